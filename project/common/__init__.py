@@ -1,0 +1,1 @@
+"""The framework: processes, managers and their configuration. Imports nothing heavy."""

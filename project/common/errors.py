@@ -1,0 +1,50 @@
+"""The exceptions of this project; all share `ProjectError`."""
+
+from collections.abc import Sequence
+
+
+class ProjectError(Exception):
+    """Base of every error that we raise on purpose: its text is complete, a traceback adds nothing for the user."""
+
+    exit_code = 1
+
+
+class ConfigError(ProjectError):
+    """Raised before anything starts, when a configuration cannot work.
+
+    Args:
+        problems: One line each, `<config key>: <what was found>; <what would do>`. All are reported together.
+    """
+
+    exit_code = 2
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems: Sequence[str] = problems
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
+
+
+class DataError(ProjectError):
+    """Raised when data is missing, empty or malformed; names the file and line, or the numbers that do not fit."""
+
+
+class CheckpointError(ProjectError):
+    """Raised when a checkpoint is missing, damaged, or of another model; names the file."""
+
+
+class NotInitializedError(ProjectError):
+    """Raised when a manager is asked for too early; says which call is missing in which process."""
+
+
+class ProcessBoundaryError(ProjectError):
+    """Raised when something that belongs to one process is handed to or used in another."""
+
+
+class ProcessServerError(ProjectError):
+    """Raised when the process server cannot serve, or when the standard library no longer has what it builds on."""
+
+
+class ChildFailedError(ProjectError):
+    """Raised in a parent when a process below it failed; the text names role, pid and cause."""
