@@ -1,0 +1,95 @@
+# Every task of this project. `make` alone lists them; hooks and CI call nothing else.
+#   ARGS=...       is handed on to the command:   make train ARGS="+experiment=x"
+#   PYTHON=...     makes .venv (3.11 or newer):   make train PYTHON=python3.12
+#   VENV=...       a ready environment, used as it is, nothing is installed:   make test VENV="$CONDA_PREFIX"
+# Paths are relative, because make cannot handle targets with blanks in them.
+
+PYTHON ?= python3
+VENV ?=
+ARGS ?=
+EXTRAS ?=
+
+ifeq ($(strip $(VENV)),)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+else
+BIN := $(VENV)/bin
+INSTALLED :=
+endif
+
+PIP_INSTALL := .venv/bin/python -m pip install -qq --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help train test test-fast lint format benchmark install extras lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2} /^#   / {sub(/^#   /, ""); print}' Makefile
+
+train: $(INSTALLED) ## one run of the default experiment, or what ARGS say
+	@exec "$(BIN)/python" train.py $(ARGS)
+
+test: $(INSTALLED) ## the whole test suite
+	@exec "$(BIN)/python" -m pytest $(ARGS)
+
+test-fast: $(INSTALLED) ## the tests that take less than a minute together
+	@exec "$(BIN)/python" -m pytest -m "not slow" $(ARGS)
+
+lint: $(INSTALLED) ## style, types and the direction of imports
+	@"$(BIN)/ruff" check .
+	@"$(BIN)/ruff" format --check .
+	@"$(BIN)/mypy" project $(wildcard train.py eval.py)
+	@"$(BIN)/lint-imports"
+
+format: $(INSTALLED) ## lay out the code and mend what can be mended
+	@"$(BIN)/ruff" check --fix .
+	@"$(BIN)/ruff" format .
+
+benchmark: $(INSTALLED) ## how long processes take to start
+	@exec "$(BIN)/python" benchmarks/startup.py $(ARGS)
+
+install: $(INSTALLED) ## make .venv and install the pins, if that is not done
+
+# The stamp comes last, so an interrupted installation is done again. What pip was writing when it was cut
+# looks installed and is not: .venv/.installing says so, and the next start makes .venv anew.
+.venv/.installed: requirements.lock setup.cfg pyproject.toml
+	@if test -e .venv/.installing || ! .venv/bin/python -c "" 2>/dev/null; then rm -rf .venv; fi
+	@if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then \
+		$(check-python) && mkdir -p .venv && touch .venv/.installing && "$(PYTHON)" -m venv .venv; fi
+	@touch .venv/.installing
+	@echo "Installing requirements.lock into .venv; this takes minutes once, torch is the largest part"
+	@$(PIP_INSTALL) "$$(grep '^torch==' requirements.lock)"
+	@$(PIP_INSTALL) -r requirements.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@rm .venv/.installing && touch $@
+
+extras: .venv/.installed ## optional packages: make extras EXTRAS=lora,postgres
+	@test -n "$(EXTRAS)" || { echo "EXTRAS: nothing was given; make extras EXTRAS=lora,postgres" >&2; exit 1; }
+	@$(PIP_INSTALL) -c requirements.lock --no-build-isolation -e ".[$(EXTRAS)]"
+
+# torch stays at its pin until the lock is edited by hand: the first installation decides which build comes.
+lock: ## write requirements.lock from setup.cfg; ARGS="-c requirements.lock" keeps the pins that are there
+	@$(check-python)
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir" requirements.lock.new' EXIT && trap 'exit 130' INT && trap 'exit 143' TERM && \
+	torch=$$(grep '^torch==' requirements.lock) && echo "$$torch" >"$$dir/torch" && \
+	"$(PYTHON)" -m venv "$$dir/venv" && python="$$dir/venv/bin/python" && \
+	pip() { "$$python" -m pip -qq --disable-pip-version-check "$$@"; } && \
+	pip install "$$torch" && \
+	pip install --no-build-isolation -c "$$dir/torch" -e ".[dev]" $(ARGS) && \
+	echo "# Every package of the core and of the dev extra; written by \`make lock\`." >requirements.lock.new && \
+	pip freeze --all --exclude pip --exclude-editable >"$$dir/pins" && \
+	sed 's/+[^ ]*$$//' "$$dir/pins" >>requirements.lock.new && \
+	mv requirements.lock.new requirements.lock
+
+clean: ## remove caches and builds; .venv and runs stay
+	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+define check-python
+{ command -v "$(PYTHON)" >/dev/null \
+	|| { echo "PYTHON: '$(PYTHON)' was not found; install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }; \
+"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 11))" \
+	|| { echo "PYTHON: '$(PYTHON)' is older than 3.11; name a newer one: make PYTHON=python3.12" >&2; exit 1; }; \
+"$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null \
+	|| { echo "PYTHON: '$(PYTHON)' cannot make environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; }
+endef

@@ -1,0 +1,1 @@
+"""The configuration, a package so that an installed project finds it as pkg://project.conf."""
