@@ -35,7 +35,7 @@ class StopRequested(BaseException):  # noqa: N818 - not an error: it ends the wo
         self.request = request
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may interrupt a holder in the same thread
 _request: StopRequest | None = None
 _requested = threading.Event()
 

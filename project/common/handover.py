@@ -1,0 +1,65 @@
+"""What a process was given by the one that started it: an identity, the configuration, the environment. Plain data."""
+
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from project.common import mp_internals
+from project.common.identity import Identity, Role
+
+
+@dataclass(kw_only=True)
+class Handover:
+    """Everything of ours that crosses into a child.
+
+    Args:
+        identity: Who the child is.
+        config: The resolved configuration, plain data.
+        environ: The child's whole environment; None keeps what it has.
+        start_method: `forkserver` or `spawn`, for the processes that the child starts in turn.
+        threads: Compute threads the child may use; None leaves the library's default.
+        deadline_s: Seconds between a request to stop and the kill.
+        control: The child's end of the supervision pipe; None for DataLoader workers.
+    """
+
+    identity: Identity
+    config: dict[str, Any] = field(default_factory=dict)
+    environ: dict[str, str] | None = None
+    start_method: str = "spawn"
+    threads: int | None = None
+    deadline_s: float = 10.0
+    control: Connection | None = None
+
+
+_own: Handover | None = None
+
+
+def own_handover() -> Handover | None:
+    """What this process was given, or None when it was not started by `ManagedProcess`."""
+    return _own
+
+
+def set_handover(handover: Handover | None) -> None:
+    """Notes what this process was given, and leaves the identity for children that user code starts."""
+    global _own
+    _own = handover
+    if handover is not None:
+        share_identity(handover.identity)
+
+
+def handed_config() -> dict[str, Any] | None:
+    """The configuration that this process was given."""
+    return _own.config if _own else None
+
+
+def share_identity(identity: Identity) -> None:
+    """Lets any `multiprocessing` child of this process know below whom it is, also one started by user code."""
+    mp_internals.hand_to_children(identity.as_dict())
+
+
+def inherited_identity() -> Identity | None:
+    """Identity for a child that user code started from a process of ours: a worker below it. None elsewhere."""
+    data = mp_internals.handed_by_parent()
+    if data is None:
+        return None
+    return Identity.from_dict(data).child(role=Role.WORKER, worker=0, n_workers=1)

@@ -1,0 +1,259 @@
+"""Who is alive, since when, as what, in which state, and how it ended: one small file per process in the run's folder.
+
+Each process writes its own record and nobody else's, replaced atomically. A pointer per live run under the user's
+state folder lets `python -m project.ps` find them all.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from project.common import linux
+from project.common.atomic import write_json
+from project.common.identity import Identity, ProcessKey, Role
+from project.common.layout import RunLayout
+from project.common.outcome import Outcome
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_INTERVAL_S = 1.0
+
+
+@dataclass(kw_only=True)
+class ProcessRecord:
+    """What the registry says of one process.
+
+    Args:
+        key: Which process, for ever.
+        identity: Its role and place.
+        parent_pid: Its logical parent's pid (with a process server not the one that forked it).
+        history: The states it was in, as `(state, seconds since the epoch)`; the last is the present one.
+        heartbeat: `{"step": n, "time": seconds since the epoch}` of its last step; a sign of progress.
+        outcome: How it ended; None while it lives and when it was killed.
+    """
+
+    key: ProcessKey
+    identity: Identity
+    parent_pid: int
+    started: float
+    history: list[tuple[str, float]] = field(default_factory=list)
+    heartbeat: dict[str, float] | None = None
+    outcome: dict[str, Any] | None = None
+    start_method: str | None = None
+    path: Path | None = None
+
+    @property
+    def state(self) -> str:
+        """Present state: `ended` after an outcome, `killed` when it is gone without one."""
+        if self.outcome is not None:
+            return "ended"
+        if self.key.is_local() and not self.key.is_alive():
+            return "killed"
+        return self.history[-1][0] if self.history else "starting"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as it stands in the file."""
+        return {
+            "key": vars(self.key),
+            "identity": self.identity.as_dict(),
+            "parent_pid": self.parent_pid,
+            "started": self.started,
+            "history": self.history,
+            "heartbeat": self.heartbeat,
+            "outcome": self.outcome,
+            "start_method": self.start_method,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], *, path: Path | None = None) -> "ProcessRecord":
+        """The inverse of `as_dict`."""
+        return cls(
+            key=ProcessKey(**data["key"]),
+            identity=Identity.from_dict(data["identity"]),
+            parent_pid=data["parent_pid"],
+            started=data["started"],
+            history=[(state, when) for state, when in data["history"]],
+            heartbeat=data["heartbeat"],
+            outcome=data["outcome"],
+            start_method=data.get("start_method"),
+            path=path,
+        )
+
+
+_lock = threading.RLock()
+_own: ProcessRecord | None = None
+_last_written = 0.0
+
+
+def register(identity: Identity, *, parent_pid: int, start_method: str | None = None) -> ProcessRecord | None:
+    """Writes this process's record into the folder of its run; None when it has no run folder."""
+    global _own
+    if identity.run_dir is None:
+        return None
+    layout = RunLayout(Path(identity.run_dir))
+    layout.processes_dir.mkdir(parents=True, exist_ok=True)
+    with _lock:
+        now = time.time()
+        _own = ProcessRecord(
+            key=ProcessKey.own(),
+            identity=identity,
+            parent_pid=parent_pid,
+            started=now,
+            history=[("starting", now)],
+            start_method=start_method,
+            path=layout.process_record(identity.label, os.getpid()),
+        )
+        _write()
+    return _own
+
+
+def own_record() -> ProcessRecord | None:
+    """This process's record."""
+    return _own
+
+
+def update_identity(identity: Identity) -> None:
+    """Says more exactly who this process is; the record keeps its file."""
+    with _lock:
+        if _own is not None:
+            _own.identity = identity
+            _write()
+
+
+def set_state(state: str) -> None:
+    """Notes what this process is doing now, such as `training`. Does nothing without a record."""
+    with _lock:
+        if _own is not None and (not _own.history or _own.history[-1][0] != state):
+            _own.history.append((state, time.time()))
+            _write()
+
+
+def heartbeat(step: int) -> None:
+    """Notes progress; call it at every step. Written at most once a second."""
+    if _own is None:
+        return
+    now = time.time()
+    _own.heartbeat = {"step": step, "time": now}
+    if now - _last_written >= HEARTBEAT_INTERVAL_S:
+        with _lock:
+            _write()
+
+
+def finish(outcome: Outcome) -> None:
+    """Writes how this process ends. The first outcome stands."""
+    with _lock:
+        if _own is not None and _own.outcome is None:
+            now = time.time()
+            _own.history.append(("ended", now))
+            _own.outcome = outcome.as_dict() | {"time": now, "step": (_own.heartbeat or {}).get("step")}
+            _write()
+
+
+def forget() -> None:
+    """Drops this process's record from memory; its file stays."""
+    global _own
+    with _lock:
+        _own = None
+
+
+def _write() -> None:
+    global _last_written
+    assert _own is not None and _own.path is not None
+    try:
+        write_json(_own.path, _own.as_dict(), durable=False)
+    except OSError as error:  # a full disk must not end a run whose record alone is lost
+        log.warning("process record %s could not be written: %s", _own.path.name, error)
+    _last_written = time.time()
+
+
+def read_run(run_dir: str | os.PathLike[str]) -> list[ProcessRecord]:
+    """All records of a run, oldest first. A file that another version wrote is skipped and named in the log."""
+    records = []
+    for path in RunLayout(Path(run_dir)).processes_dir.glob("*.json"):
+        try:
+            records.append(ProcessRecord.from_dict(json.loads(path.read_text()), path=path))
+        except FileNotFoundError:
+            continue
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("%s is not a process record: %s", path, error)
+    return sorted(records, key=lambda record: record.started)
+
+
+def find_record(run_dir: str | os.PathLike[str], pid: int) -> ProcessRecord | None:
+    """The newest record of `pid` in a run."""
+    found = [record for record in read_run(run_dir) if record.key.pid == pid]
+    return found[-1] if found else None
+
+
+def state_dir() -> Path:
+    """The user's state folder for this project, where live runs are pointed to."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "project"
+
+
+def point_to_run(run_dir: str, key: ProcessKey) -> Path | None:
+    """Leaves a pointer to a live run; the caller removes it at the end. None when the state folder is not writable."""
+    folder = state_dir() / "runs"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{key.pid}-{key.start_time}-{abs(hash(run_dir)) % 10**6}.json"
+        write_json(path, {"run_dir": run_dir, "main": vars(key)}, durable=False)
+    except OSError as error:
+        log.warning("%s is not writable (%s); `python -m project.ps` will not list this run", folder, error)
+        return None
+    return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRun:
+    """A run that was pointed to.
+
+    Args:
+        run_dir: Its folder.
+        main: Key of its main process.
+        pointer: The pointer file.
+    """
+
+    run_dir: Path
+    main: ProcessKey
+    pointer: Path
+
+
+def pointed_runs() -> list[LiveRun]:
+    """Every run that is pointed to, also those whose main process is gone."""
+    runs = []
+    for pointer in sorted((state_dir() / "runs").glob("*.json")):
+        try:
+            data = json.loads(pointer.read_text())
+            runs.append(LiveRun(run_dir=Path(data["run_dir"]), main=ProcessKey(**data["main"]), pointer=pointer))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return runs
+
+
+def living(run_dir: str | os.PathLike[str], *, below_main: bool = True) -> list[ProcessRecord]:
+    """Records of a run whose processes live on this machine."""
+    skipped = (Role.MAIN,) if below_main else ()
+    return [r for r in read_run(run_dir) if r.identity.role not in skipped and r.key.is_alive()]
+
+
+def kill_remaining(run_dir: str | os.PathLike[str], *, limit_s: float = 2.0) -> list[ProcessRecord]:
+    """Kills what is left of a run's tree (main excepted) and waits until it is gone; returns what it had to kill.
+
+    Exactly the processes that are recorded are hit: each is identified by pid and start time through a pidfd.
+    """
+    killed: dict[int, ProcessRecord] = {}
+    deadline = time.monotonic() + limit_s
+    while remaining := living(run_dir):
+        for record in remaining:
+            if record.key.pid != os.getpid() and linux.kill_process(record.key.pid, record.key.start_time):
+                killed[record.key.pid] = record
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return list(killed.values())
