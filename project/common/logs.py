@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from project.common.identity import Identity, Role
 from project.common.layout import RunLayout
@@ -23,7 +24,12 @@ class AppendHandler(logging.Handler):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
+        self.path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def fileno(self) -> int:
+        """The open file's descriptor."""
+        return self._fd
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one record; a full disk loses the line, never the run."""
@@ -43,16 +49,27 @@ class AppendHandler(logging.Handler):
 _handlers: list[logging.Handler] = []
 
 
-def set_up_terminal(level: int = logging.INFO) -> None:
-    """Shows our own log lines on the terminal, before there is a run folder."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(level)
-    handler.setFormatter(logging.Formatter(TERMINAL_FORMAT))
-    _install(handler)
+class TerminalHandler(logging.StreamHandler[Any]):
+    """Shows our own lines on the terminal, through whatever stderr is now: a progress bar replaces it for a while."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self, logging.INFO)
+        self.setFormatter(logging.Formatter(TERMINAL_FORMAT))
+        self.addFilter(lambda record: record.name.startswith("project") and getattr(record, "terminal", True))
+
+    @property
+    def stream(self) -> Any:
+        """The present stderr."""
+        return sys.stderr
+
+
+def set_up_terminal() -> None:
+    """Shows our own log lines on the terminal."""
+    _install(TerminalHandler())
 
 
 def set_up_files(identity: Identity) -> None:
-    """Sends this process's log to the run's files; the terminal gets main and rank 0 only."""
+    """Sends this process's log to the run's files."""
     if identity.run_dir is None:
         return
     layout = RunLayout(Path(identity.run_dir))

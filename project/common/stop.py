@@ -1,11 +1,12 @@
 """Requests to stop: noted by a signal handler or a parent's message, obeyed at the next safe point."""
 
-import signal
+import os
 import threading
 import time
 from dataclasses import dataclass
 
-EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+# By number: SIGHUP does not exist everywhere.
+EXIT_CODES = {2: 130, 15: 143, 1: 129}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class StopRequested(BaseException):  # noqa: N818 - not an error: it ends the wo
 
 _lock = threading.RLock()  # a signal handler may interrupt a holder in the same thread
 _request: StopRequest | None = None
-_requested = threading.Event()
+_wake_fds: set[int] = set()
 
 
 def request_stop(request: StopRequest) -> None:
@@ -46,7 +47,21 @@ def request_stop(request: StopRequest) -> None:
     with _lock:
         if _request is None or request.deadline < _request.deadline:
             _request = request
-    _requested.set()
+    for fd in tuple(_wake_fds):
+        try:
+            os.write(fd, b"!")
+        except OSError:
+            pass  # full: its reader is awake already
+
+
+def wake_on_request(fd: int) -> None:
+    """Writes a byte to the non-blocking `fd` at every request, so that a loop that waits on its other end wakes."""
+    _wake_fds.add(fd)
+
+
+def no_longer_wake(fd: int) -> None:
+    """Undoes `wake_on_request`."""
+    _wake_fds.discard(fd)
 
 
 def stop_request() -> StopRequest | None:
@@ -60,15 +75,8 @@ def raise_if_stop_requested() -> None:
         raise StopRequested(_request)
 
 
-def wait_for_stop(timeout_s: float) -> StopRequest | None:
-    """Waits at most `timeout_s` for a request; returns it, or None."""
-    _requested.wait(timeout_s)
-    return _request
-
-
 def forget_stop_request() -> None:
     """Starts afresh: for a process that lives on after an interrupted run (a notebook, a test session)."""
     global _request
     with _lock:
         _request = None
-        _requested.clear()

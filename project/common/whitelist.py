@@ -7,9 +7,11 @@ the list longer. Your own targets outside `tasks/` belong in `ALLOW` of `tasks/_
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from project.common.errors import ConfigError
+from project.common.plain_config import as_plain
 
 _PACKAGE = __name__.partition(".")[0]
 ALLOW_VARIABLE = f"{_PACKAGE.upper()}_ALLOW"
@@ -86,9 +88,10 @@ def instantiate(node: Mapping[str, Any], *, allow: Sequence[str] = (), **kwargs:
     Raises:
         ConfigError: A target is not allowed, cannot be found, or trusts remote code.
     """
-    from hydra.errors import InstantiationException  # noqa: PLC0415 - reading the patterns needs no Hydra
-    from hydra.utils import execution_whitelist, instantiate as hydra_instantiate  # noqa: PLC0415
+    from hydra.errors import InstantiationException
+    from hydra.utils import execution_whitelist, instantiate as hydra_instantiate
 
+    node = as_plain(node)
     patterns = (*allowed_patterns(), *allow)
     refuse_harmful(node, patterns=patterns)
     for _, target in find_targets(node):
@@ -99,3 +102,113 @@ def instantiate(node: Mapping[str, Any], *, allow: Sequence[str] = (), **kwargs:
         return hydra_instantiate({"_convert_": "all", **node}, _execution_whitelist_=policy, **kwargs)
     except InstantiationException as error:
         raise ConfigError(f"{node.get('_target_')}: {error}") from error
+
+
+def find_targets(config: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yields the key of every node that has a `_target_`, and the target."""
+    for path, value in _walk(config, key):
+        if path.rpartition(".")[2] == "_target_":
+            yield path.rpartition(".")[0], value
+
+
+def refuse_harmful(config: Mapping[str, Any], *, patterns: Sequence[str] | None = None) -> None:
+    """Raises `ConfigError` with all that `find_harmful` finds."""
+    if problems := find_harmful(config, patterns=patterns):
+        raise ConfigError(*problems)
+
+
+def find_harmful(config: Mapping[str, Any], *, patterns: Sequence[str] | None = None) -> list[str]:
+    """Returns what in a configuration would run code that nobody allowed. Looks at names only and imports nothing."""
+    patterns = allowed_patterns() if patterns is None else patterns
+    return [problem for path, value in _walk(config, "") for problem in _judge(path, value, patterns)]
+
+
+def authorize(target: str, *, patterns: Sequence[str] | None = None) -> Any:
+    """Imports a target and returns it, if both its name and what the name leads to may be called.
+
+    Raises:
+        ConfigError: It may not, or cannot be found.
+    """
+    patterns = allowed_patterns() if patterns is None else patterns
+    if problem := _judge_name(target, patterns):
+        raise ConfigError(f"{target}: {problem}")
+    found = _locate(target)
+    if target in patterns:
+        return found
+    identity = f"{getattr(found, '__module__', None)}.{getattr(found, '__qualname__', None)}"
+    pattern = _match(identity, patterns)
+    if pattern is None or not callable(found):
+        raise ConfigError(f"{target}: leads to {identity}, which is not allowed; {_remedy()}")
+    bases = _CLASSES_OF.get(pattern)
+    if bases is not None and not _derives(found, bases):
+        raise ConfigError(f"{target}: may be called only if it is a {' or a '.join(sorted(bases))}; {_remedy()}")
+    return found
+
+
+def _judge(path: str, value: Any, patterns: Sequence[str]) -> list[str]:
+    key = path.rpartition(".")[2]
+    problem = None
+    if key == "_target_":
+        problem = _judge_name(value, patterns)
+    elif key == "_execution_whitelist_" or (path == "processes.allow" and value):
+        problem = f"a configuration cannot allow targets; {_remedy()}"
+    elif key == "trust_remote_code" and value:
+        problem = "code from a hub would run unread; download it, read it, and put it into your tasks"
+    return [f"{path}: {problem}"] if problem else []
+
+
+def _judge_name(target: Any, patterns: Sequence[str]) -> str | None:
+    if not isinstance(target, str):
+        return f"{target!r} is not a dotted name; write package.module.name"
+    if any(part.startswith("__") for part in target.split(".")):
+        return f"'{target}' reaches into Python's own machinery; name a class or function"
+    if _match(target, patterns) is None:
+        return f"'{target}' may not be called from a configuration; {_remedy()}"
+    return None
+
+
+def _remedy() -> str:
+    return f"if you trust it, add it to ALLOW in {_PACKAGE}/tasks/__init__.py"
+
+
+def _match(name: str, patterns: Sequence[str]) -> str | None:
+    """Returns the pattern that fits best: the name itself, else the longest prefix."""
+    if name in patterns:
+        return name
+    fitting = [pattern for pattern in patterns if pattern.endswith(".*") and name.startswith(pattern[:-1])]
+    return max(fitting, key=len, default=None)
+
+
+def _derives(found: Any, bases: frozenset[str]) -> bool:
+    # A metaclass makes classes out of what it is given.
+    if not isinstance(found, type) or issubclass(found, type):
+        return False
+    return any(f"{base.__module__}.{base.__qualname__}" in bases for base in found.__mro__)
+
+
+def _locate(target: str) -> Any:
+    """Finds what a name leads to, in the same order as Hydra does: attributes first, then modules."""
+    parts = target.split(".")
+    try:
+        found: Any = importlib.import_module(parts[0])
+        for n, part in enumerate(parts[1:], start=2):
+            if isinstance(found, ModuleType) and not hasattr(found, part):
+                found = importlib.import_module(".".join(parts[:n]))
+            else:
+                found = getattr(found, part)
+    except Exception as error:  # noqa: BLE001 - importing runs other people's code, which may raise anything
+        raise ConfigError(f"{target}: cannot be imported ({type(error).__name__}: {error})") from error
+    return found
+
+
+def _walk(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Yields each dotted key below a structure and its value."""
+    items: Any = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, (list, tuple)):
+        items = enumerate(value)
+    for name, child in items:
+        path = f"{key}.{name}" if key else str(name)
+        yield path, child
+        yield from _walk(child, path)

@@ -1,0 +1,144 @@
+"""From rows as they were found to rows as they are trained on; what is wrong is told with its place."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from project.common.data_sources import UNSPLIT, Record
+from project.common.errors import DataError
+
+MAX_REPORTED = 5
+
+Row = dict[str, Any]
+Split = Callable[..., Mapping[str, Sequence[Row]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which column is what.
+
+    Args:
+        text: what is tokenised; None for rows without text.
+        label: the class; None when there is none (language modelling).
+        group: rows of one group stay in one split; None or a column that no row has: rows of equal text do.
+        features: numbers that go to the model as they are, all rows the same shape; None when there are none.
+    """
+
+    text: str | None = "text"
+    label: str | None = "label"
+    group: str | None = None
+    features: str | None = None
+
+
+def as_rows(records: Iterable[Record], *, columns: Columns, on_empty: str = "error") -> list[Row]:
+    """Returns rows with `text`, `label` (a string), `features`, as configured, and `group`, `where`.
+
+    Args:
+        records: what a source gave.
+        columns: which column is what.
+        on_empty: a row with an empty text or label is an `error`, or left out by `drop`.
+
+    Raises:
+        DataError: fields are missing or empty; the first few, with file and line, and how many there are.
+    """
+    rows, problems = [], []
+    for record in records:
+        problem = _problem(record, columns=columns)
+        if problem is None:
+            rows.append(_as_row(record, columns=columns))
+        elif on_empty == "error" or not problem.startswith("field"):
+            problems.append(f"data.files: {record.where}: {problem}")
+    if problems:
+        more = len(problems) - MAX_REPORTED
+        raise DataError("\n".join([*problems[:MAX_REPORTED], *([f"... and {more} more rows"] if more > 0 else [])]))
+    return rows
+
+
+def _problem(record: Record, *, columns: Columns) -> str | None:
+    wanted = [name for name in (columns.text, columns.label, columns.features) if name is not None]
+    for name in wanted:
+        if name not in record.fields:
+            return f"no field '{name}'; fields: {', '.join(map(str, record.fields))}; name yours in task.data.columns"
+    for name in wanted:
+        value = record.fields[name]
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return f"field '{name}' is empty; fill it, or leave such rows out with task.data.on_empty=drop"
+    text = record.fields.get(columns.text)
+    if columns.text is not None and not isinstance(text, str):
+        return f"'{columns.text}' is a {type(text).__name__}, not text; choose another column in task.data.columns.text"
+    return None
+
+
+def _as_row(record: Record, *, columns: Columns) -> Row:
+    fields = record.fields
+    row: Row = {"where": record.where}
+    if columns.text is not None:
+        row["text"] = fields[columns.text]
+    if columns.label is not None:
+        row["label"] = str(fields[columns.label])
+    if columns.features is not None:
+        row["features"] = fields[columns.features]
+    group = fields.get(columns.group) if columns.group is not None else None
+    row["group"] = str(group) if group is not None else row.get("text", record.where)
+    return row
+
+
+def split_rows(found: Mapping[str, list[Row]], *, split: Split) -> dict[str, list[Row]]:
+    """Returns the rows of each split: as given, or as `split(rows)` says for rows whose split nobody has said.
+
+    When there are training rows but none for `val`, which early stopping and searches need, `val` is taken from them.
+    """
+    splits = {name: rows for name, rows in found.items() if name != UNSPLIT}
+    unsplit = found.get(UNSPLIT, [])
+    if unsplit and "train" not in splits and not splits.keys() & {"val"}:
+        splits = _split(unsplit, split=split, given=splits)
+    elif unsplit:
+        splits["train"] = [*splits.get("train", []), *unsplit]
+    if splits.get("train") and "val" not in splits:
+        splits |= _split(splits.pop("train"), split=split, given=splits)
+    if not splits.get("train"):
+        counts = ", ".join(f"{name} {len(rows)}" for name, rows in splits.items()) or "no rows at all"
+        raise DataError(f"task.data: the training set is empty (0 rows; {counts}); look at the source and its filters")
+    return splits
+
+
+def _split(rows: list[Row], *, split: Split, given: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
+    """Splits rows; what is drawn for a split that was given already stays in training, where it came from."""
+    # A splitter wants text to tell equal rows apart; rows of numbers have their group for that.
+    marked = [row if "text" in row else row | {"text": row["group"]} for row in rows]
+    try:
+        drawn = split(marked)
+    except ValueError as error:
+        raise DataError(f"task.data.split: {error}") from error
+    splits = {name: list(part) for name, part in drawn.items() if name not in given}
+    for name in given:
+        splits["train"] = splits.get("train", []) + list(drawn.get(name, []))
+    for part in splits.values():
+        for index, row in enumerate(part):
+            part[index] = row if "text" in rows[0] else {key: row[key] for key in row if key != "text"}
+    return given | splits if isinstance(given, dict) else dict(given) | splits
+
+
+def label_names(splits: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Returns the training split's labels in order: by number if all are whole numbers, else by name.
+
+    Raises:
+        DataError: another split has a label that training does not know.
+    """
+    names = {row["label"] for row in splits["train"]}
+    for split, rows in splits.items():
+        for row in rows:
+            if row["label"] not in names:
+                some = ", ".join(_ordered(names)[:12])
+                raise DataError(
+                    f"data.files: {row['where']}: label '{row['label']}' of split {split} is not in the training set; "
+                    f"labels there: {some}"
+                )
+    return _ordered(names)
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    names = list(names)
+    if all(name.lstrip("-").isdecimal() for name in names):
+        return sorted(names, key=lambda name: (int(name), name))
+    return sorted(names)
