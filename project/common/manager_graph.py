@@ -70,7 +70,9 @@ class ManagerGraph:
         return {name: node for name, node in self.nodes.items() if role in node.roles}
 
     def _sort(self, nodes: Mapping[str, ManagerNode]) -> dict[str, ManagerNode]:
-        edges = {name: [other for other in (*node.needs, *node.wishes) if other in nodes] for name, node in nodes.items()}
+        edges = {
+            name: [other for other in (*node.needs, *node.wishes) if other in nodes] for name, node in nodes.items()
+        }
         try:
             return {name: nodes[name] for name in TopologicalSorter(edges).static_order()}
         except CycleError as error:
@@ -122,7 +124,9 @@ def _read_node(name: str, settings: Any, *, configured: Mapping[str, Any], roles
     except ConfigError as error:
         raise ConfigError(*(f"{key}._target_: {problem}" for problem in error.problems)) from error
     if not isinstance(cls, type) or not hasattr(cls, "roles"):
-        raise ConfigError(f"{key}._target_: {settings['_target_']} is no manager; name a class derived from BaseManager")
+        raise ConfigError(
+            f"{key}._target_: {settings['_target_']} is no manager; name a class derived from BaseManager"
+        )
     arguments = {argument: value for argument, value in settings.items() if argument not in _HYDRA_KEYS}
     needs, wishes = _read_needs(name, cls, configured=configured, given=arguments)
     return ManagerNode(

@@ -18,7 +18,7 @@ _MOST_SHOWN = 5
 
 _lock = threading.RLock()
 _container: Container | None = None
-_has_set_identity = False
+_replaced: tuple[Identity | None] | None = None  # what the identity was before we set it
 _identity_at_fork: Identity | None = None
 
 
@@ -30,7 +30,7 @@ def open_container(config: Mapping[str, Any], *, identity: Identity, must_be: Ro
         identity: For whom, if a container must be made.
         must_be: The role that the caller insists on; None takes what there is.
     """
-    global _container, _has_set_identity
+    global _container, _replaced
     with _lock:
         config = as_plain(config)
         if _container is not None and _container.pid == os.getpid():
@@ -40,8 +40,8 @@ def open_container(config: Mapping[str, Any], *, identity: Identity, must_be: Ro
             _refuse_after_cuda(_container)
         _container = Container(config, identity=identity)
         if current_identity() != identity:
+            _replaced = (current_identity(),)
             set_identity(identity)
-            _has_set_identity = True
 
 
 def current_container(name: str) -> Container:
@@ -53,12 +53,12 @@ def current_container(name: str) -> Container:
 
 def close_container() -> list[str]:
     """Closes and forgets the container of this process; does nothing without one. Returns what could not be closed."""
-    global _container, _has_set_identity
+    global _container, _replaced
     with _lock:
         container, _container = _container, None
-        if _has_set_identity:
-            set_identity(None)  # a notebook's process is nobody again, and may become main
-            _has_set_identity = False
+        if _replaced is not None:
+            set_identity(_replaced[0])  # a notebook's process is nobody again, and may become main
+            _replaced = None
     if container is None or container.pid != os.getpid():
         return []
     return container.close()
