@@ -120,7 +120,7 @@ def _read_json(path: Path, encoding: str) -> Iterator[Record]:
 
 def _as_object(value: Any, *, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DataError(f"data.files: {where}: a {type(value).__name__}, not an object; write {{\"text\": ...}}")
+        raise DataError(f'data.files: {where}: a {type(value).__name__}, not an object; write {{"text": ...}}')
     return value
 
 

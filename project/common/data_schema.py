@@ -31,7 +31,7 @@ class Columns:
 
 
 def as_rows(records: Iterable[Record], *, columns: Columns, on_empty: str = "error") -> list[Row]:
-    """Returns rows with `text`, `label` (a string), `features`, as configured, and `group`, `where`.
+    """Returns rows with `text`, `group`, `where`, and as configured `label` (a string) and `features`.
 
     Args:
         records: what a source gave.
@@ -71,52 +71,48 @@ def _problem(record: Record, *, columns: Columns) -> str | None:
 
 def _as_row(record: Record, *, columns: Columns) -> Row:
     fields = record.fields
-    row: Row = {"where": record.where}
-    if columns.text is not None:
-        row["text"] = fields[columns.text]
+    # Splitters tell equal rows by their text; rows of numbers alone are all different.
+    row: Row = {"where": record.where, "text": record.where if columns.text is None else fields[columns.text]}
     if columns.label is not None:
         row["label"] = str(fields[columns.label])
     if columns.features is not None:
         row["features"] = fields[columns.features]
     group = fields.get(columns.group) if columns.group is not None else None
-    row["group"] = str(group) if group is not None else row.get("text", record.where)
+    row["group"] = str(group) if group is not None else row["text"]
     return row
 
 
-def split_rows(found: Mapping[str, list[Row]], *, split: Split) -> dict[str, list[Row]]:
+def split_rows(found: Mapping[str, Sequence[Row]], *, split: Split) -> dict[str, list[Row]]:
     """Returns the rows of each split: as given, or as `split(rows)` says for rows whose split nobody has said.
 
-    When there are training rows but none for `val`, which early stopping and searches need, `val` is taken from them.
+    When training rows are given but none for `val`, which early stopping and searches need, `val` is taken from them.
+
+    Raises:
+        DataError: no training rows, or they cannot be split.
     """
-    splits = {name: rows for name, rows in found.items() if name != UNSPLIT}
-    unsplit = found.get(UNSPLIT, [])
-    if unsplit and "train" not in splits and not splits.keys() & {"val"}:
-        splits = _split(unsplit, split=split, given=splits)
-    elif unsplit:
-        splits["train"] = [*splits.get("train", []), *unsplit]
-    if splits.get("train") and "val" not in splits:
-        splits |= _split(splits.pop("train"), split=split, given=splits)
-    if not splits.get("train"):
-        counts = ", ".join(f"{name} {len(rows)}" for name, rows in splits.items()) or "no rows at all"
+    given = {name: list(rows) for name, rows in found.items() if name != UNSPLIT}
+    rows = [*given.pop("train", []), *found.get(UNSPLIT, [])]
+    if not rows:
+        counts = ", ".join(f"{name} {len(part)}" for name, part in given.items()) or "no other split either"
         raise DataError(f"task.data: the training set is empty (0 rows; {counts}); look at the source and its filters")
-    return splits
+    drawn = {"train": rows} if "val" in given else _draw(rows, split=split)
+    if given:
+        # Only val was missing: what was drawn for other splits stays where it came from.
+        drawn = {
+            "train": [row for name, part in drawn.items() if name != "val" for row in part],
+            **({"val": drawn["val"]} if "val" in drawn else {}),
+        }
+    return drawn | given
 
 
-def _split(rows: list[Row], *, split: Split, given: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
-    """Splits rows; what is drawn for a split that was given already stays in training, where it came from."""
-    # A splitter wants text to tell equal rows apart; rows of numbers have their group for that.
-    marked = [row if "text" in row else row | {"text": row["group"]} for row in rows]
+def _draw(rows: list[Row], *, split: Split) -> dict[str, list[Row]]:
     try:
-        drawn = split(marked)
+        drawn = {name: list(part) for name, part in split(rows).items()}
     except ValueError as error:
         raise DataError(f"task.data.split: {error}") from error
-    splits = {name: list(part) for name, part in drawn.items() if name not in given}
-    for name in given:
-        splits["train"] = splits.get("train", []) + list(drawn.get(name, []))
-    for part in splits.values():
-        for index, row in enumerate(part):
-            part[index] = row if "text" in rows[0] else {key: row[key] for key in row if key != "text"}
-    return given | splits if isinstance(given, dict) else dict(given) | splits
+    if not drawn.get("train"):
+        raise DataError(f"task.data.split: no rows for train, of {len(rows)}; it gave {', '.join(drawn) or 'nothing'}")
+    return drawn
 
 
 def label_names(splits: Mapping[str, Sequence[Row]]) -> list[str]:

@@ -27,9 +27,7 @@ _SPLIT_NAMES = {
 Files = str | Sequence[str] | Mapping[str, "str | Sequence[str]"]
 
 
-def read_files(
-    files: Files, *, encoding: str = "utf-8", base_dir: Path | None = None
-) -> dict[str, list[Record]]:
+def read_files(files: Files, *, encoding: str = "utf-8", base_dir: Path | None = None) -> dict[str, list[Record]]:
     """Returns the rows of each split, or of `UNSPLIT` where neither the configuration nor a file's name says.
 
     Args:
