@@ -132,7 +132,8 @@ def _read_parquet(path: Path, encoding: str) -> Iterator[Record]:
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches():
-                for number, fields in enumerate(batch.to_pylist(), start=number + 1):
+                for fields in batch.to_pylist():
+                    number += 1
                     yield Record(f"{path} row {number}", fields)
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]

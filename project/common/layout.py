@@ -50,6 +50,11 @@ class RunLayout:
         return self.run_dir / ".owner.lock"
 
     @property
+    def fingerprint(self) -> Path:
+        """What a later attempt must have in common to go on here."""
+        return self.run_dir / ".fingerprint"
+
+    @property
     def timeline(self) -> Path:
         """What each process did when, as a Chrome trace."""
         return self.run_dir / "timeline.json"

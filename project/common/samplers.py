@@ -67,7 +67,7 @@ class BatchPlan:
         return _cut(order[np.lexsort((lengths[order], bucket))], size=self.batch_size)[0], rest
 
     def _by_tokens(self, lengths: "Indices", *, order: "Indices") -> "tuple[list[Indices], Indices]":
-        """Cuts buckets of similar length; what is left of one goes with the next longer one, so that one rest remains."""
+        """Cuts buckets of similar length; what is left of one joins the next longer one, so that one rest remains."""
         assert self.token_budget is not None
         bucket_of = (lengths[order] + BUCKET_WIDTH - 1) // BUCKET_WIDTH
         by_bucket = np.argsort(bucket_of, kind="stable")
@@ -181,7 +181,7 @@ class EvalBatchSampler:
         self._rows = order[rank::world_size]
 
     def __len__(self) -> int:
-        return -(-len(self._rows) // self.batch_size)
+        return (len(self._rows) + self.batch_size - 1) // self.batch_size
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         for start in range(0, len(self._rows), self.batch_size):
