@@ -96,19 +96,21 @@ def device_numbers(requested: int | str | Sequence[int], n_available: int) -> li
     """Numbers of the devices that `trainer.devices` asks for: a count, `auto` or -1 for all, or a list of numbers."""
     if requested in ("auto", -1, "-1"):
         return list(range(max(1, n_available)))
-    if isinstance(requested, str):
-        parts = [part.strip() for part in requested.split(",") if part.strip()]
-        if not parts or not all(part.isdigit() for part in parts):
-            raise ConfigError(
-                f"trainer.devices: {requested!r} names no devices; use a count, 'auto', or a list like [0,1]"
-            )
-        return [int(part) for part in parts] if "," in requested else list(range(int(parts[0])))
-    numbers = list(range(requested)) if isinstance(requested, int) else list(requested)
+    numbers = _listed(requested)
     if not numbers or len(set(numbers)) != len(numbers):
-        raise ConfigError(
-            f"trainer.devices: {requested!r} is no set of devices; use a count from 1, or different numbers"
-        )
+        raise ConfigError(f"trainer.devices: {requested!r} names no devices; use a count, auto, or a list like [0, 1]")
     return numbers
+
+
+def _listed(requested: int | str | Sequence[int]) -> list[int]:
+    if isinstance(requested, int):
+        return list(range(requested))
+    if not isinstance(requested, str):
+        return list(requested)
+    parts = [part.strip() for part in requested.split(",") if part.strip()]
+    if not all(part.isdigit() for part in parts):
+        return []
+    return [int(part) for part in parts] if "," in requested else list(range(int(requested or 0)))
 
 
 def check_devices(
