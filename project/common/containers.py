@@ -127,9 +127,13 @@ class Container:
         needs |= {name: self._build(self._available[name]) for name in node.wishes if name in self._available}
         with _built_for(self.identity), self._named_errors(node.name):
             manager = instantiate(_factory_settings(self.config["managers"][node.name]))(**needs)
-        self._stack.callback(self._closer.close, node.name, manager.close, self._timeout_s)
+        self._stack.callback(self._close, node.name, manager)
         self._instances[node.name] = manager
         return manager
+
+    def _close(self, name: str, manager: Any) -> None:
+        timeout_s = getattr(manager, "close_timeout_s", None) or self._timeout_s
+        self._closer.close(name, manager.close, timeout_s)
 
     @contextmanager
     def _named_errors(self, name: str) -> Iterator[None]:

@@ -52,9 +52,13 @@ def handed_config() -> dict[str, Any] | None:
     return _own.config if _own else None
 
 
-def share_identity(identity: Identity) -> None:
-    """Lets any `multiprocessing` child of this process know below whom it is, also one started by user code."""
-    mp_internals.hand_to_children(identity.as_dict())
+def share_identity(identity: Identity | None) -> None:
+    """Lets any `multiprocessing` child of this process know below whom it is, also one started by user code.
+
+    Args:
+        identity: This process's; None when it is nobody any more.
+    """
+    mp_internals.hand_to_children(identity.as_dict() if identity is not None else None)
 
 
 def inherited_identity() -> Identity | None:

@@ -11,7 +11,7 @@ from project.common.errors import ConfigError
 from project.common.identity import Role
 from project.common.whitelist import authorize
 
-_HYDRA_KEYS = frozenset({"_target_", "_partial_", "_recursive_", "_convert_", "_args_", "_isolate_"})
+HYDRA_KEYS = frozenset({"_target_", "_partial_", "_recursive_", "_convert_", "_args_", "_isolate_"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,11 @@ class ManagerNode:
     wishes: tuple[str, ...]
     arguments: Mapping[str, Any]
 
-    @property
-    def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """Parameters of the constructor."""
-        return read_parameters(self.cls)
+    def managers_by_annotation(self) -> tuple[str, ...]:
+        """Parameters that are annotated as another manager."""
+        return tuple(
+            name for name, parameter in read_parameters(self.cls).items() if _is_annotated_as_manager(parameter)
+        )
 
 
 class ManagerGraph:
@@ -55,7 +56,8 @@ class ManagerGraph:
         """Reads the graph of a plain configuration; imports the managers' modules, but builds none."""
         managers = config.get("managers") or {}
         roles = (config.get("processes") or {}).get("roles") or {}
-        nodes, problems = {}, []
+        nodes: dict[str, ManagerNode] = {}
+        problems: list[str] = []
         for name, settings in managers.items():
             if settings is None:  # switched off
                 continue
@@ -109,25 +111,23 @@ def parse_roles(names: Iterable[str], *, key: str) -> frozenset[Role]:
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Returns the end of an error text: what was probably meant, and what there is."""
-    known = sorted(map(str, known))
-    close = difflib.get_close_matches(str(name), known, n=1)
-    there_is = f"there is {', '.join(known)}" if known else "there is none"
+    names = sorted(map(str, known))
+    close = difflib.get_close_matches(str(name), names, n=1)
+    there_is = f"there is {', '.join(names)}" if names else "there is none"
     return f"did you mean '{close[0]}'? {there_is}" if close else there_is
 
 
 def _read_node(name: str, settings: Any, *, configured: Mapping[str, Any], roles: Any) -> ManagerNode:
     key = f"managers.{name}"
     if not isinstance(settings, Mapping) or not settings.get("_target_"):
-        raise ConfigError(f"{key}._target_: missing; give the manager's class, package.module.Class")
-    try:
-        cls = authorize(settings["_target_"])
-    except ConfigError as error:
-        raise ConfigError(*(f"{key}._target_: {problem}" for problem in error.problems)) from error
+        others = [other for other in configured if other != name]
+        raise ConfigError(f"{key}._target_: missing; give the manager's class, or {suggest(name, others)}")
+    cls = authorize(settings["_target_"], key=f"{key}._target_")
     if not isinstance(cls, type) or not hasattr(cls, "roles"):
         raise ConfigError(
             f"{key}._target_: {settings['_target_']} is no manager; name a class derived from BaseManager"
         )
-    arguments = {argument: value for argument, value in settings.items() if argument not in _HYDRA_KEYS}
+    arguments = {argument: value for argument, value in settings.items() if argument not in HYDRA_KEYS}
     needs, wishes = _read_needs(name, cls, configured=configured, given=arguments)
     return ManagerNode(
         name=name,
@@ -143,7 +143,8 @@ def _read_needs(
     name: str, cls: type, *, configured: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns needs and wishes: parameters that are named like another manager, or annotated as one."""
-    needs, wishes = [], []
+    needs: list[str] = []
+    wishes: list[str] = []
     for parameter in read_parameters(cls).values():
         is_manager = parameter.name in configured or _is_annotated_as_manager(parameter)
         if parameter.name == name or parameter.name in given or not is_manager:

@@ -141,7 +141,7 @@ def serve(settings: dict[str, Any]) -> None:
     forkserver.main(settings["listener_fd"], settings["alive_fd"], [], **arguments)
 
 
-def hand_to_children(data: dict[str, Any]) -> None:
+def hand_to_children(data: dict[str, Any] | None) -> None:
     """Leaves plain data that every `multiprocessing` child of this process gets, however and by whom it is started."""
     process.current_process()._config[_INHERITED] = data
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from project.common import handover
 from project.common.containers import Container
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
 from project.common.identity import Identity, Role, current_identity, set_identity
@@ -19,6 +20,7 @@ _MOST_SHOWN = 5
 _lock = threading.RLock()
 _container: Container | None = None
 _replaced: tuple[Identity | None] | None = None  # what the identity was before we set it
+_shares_identity = False  # children of this process are told of it, by us
 _identity_at_fork: Identity | None = None
 
 
@@ -30,7 +32,7 @@ def open_container(config: Mapping[str, Any], *, identity: Identity, must_be: Ro
         identity: For whom, if a container must be made.
         must_be: The role that the caller insists on; None takes what there is.
     """
-    global _container, _replaced
+    global _container
     with _lock:
         config = as_plain(config)
         if _container is not None and _container.pid == os.getpid():
@@ -40,8 +42,7 @@ def open_container(config: Mapping[str, Any], *, identity: Identity, must_be: Ro
             _refuse_after_cuda(_container)
         _container = Container(config, identity=identity)
         if current_identity() != identity:
-            _replaced = (current_identity(),)
-            set_identity(identity)
+            _become(identity)
 
 
 def current_container(name: str) -> Container:
@@ -53,12 +54,11 @@ def current_container(name: str) -> Container:
 
 def close_container() -> list[str]:
     """Closes and forgets the container of this process; does nothing without one. Returns what could not be closed."""
-    global _container, _replaced
+    global _container
     with _lock:
         container, _container = _container, None
         if _replaced is not None:
-            set_identity(_replaced[0])  # a notebook's process is nobody again, and may become main
-            _replaced = None
+            _unbecome(*_replaced)
     if container is None or container.pid != os.getpid():
         return []
     return container.close()
@@ -75,6 +75,25 @@ def built_manager(name: str) -> Any | None:
 def identity_is_inherited() -> bool:
     """Whether this process has its identity only because a fork copied the memory of its owner."""
     return _identity_at_fork is not None and current_identity() is _identity_at_fork
+
+
+def _become(identity: Identity) -> None:
+    global _replaced, _shares_identity
+    _replaced = (current_identity(),)
+    set_identity(identity)
+    if handover.inherited_identity() is None:
+        handover.share_identity(identity)
+        _shares_identity = True
+
+
+def _unbecome(before: Identity | None) -> None:
+    """A notebook's process is nobody again, and may become main."""
+    global _replaced, _shares_identity
+    _replaced = None
+    set_identity(before)
+    if _shares_identity:
+        handover.share_identity(before)
+        _shares_identity = False
 
 
 def _require_same(container: Container, config: Mapping[str, Any], must_be: Role | None) -> None:
@@ -98,8 +117,8 @@ def _refuse_after_cuda(container: Container) -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda._is_in_bad_fork():
         raise ProcessBoundaryError(
-            f"pid {os.getpid()}: is a fork of {container.identity.label} (pid {container.pid}), which had started CUDA; "
-            "CUDA works in no fork of it: start the process with the method spawn or forkserver"
+            f"pid {os.getpid()}: is a fork of {container.identity.label} (pid {container.pid}), which had started "
+            "CUDA, so CUDA cannot work here; start the process with the method spawn or forkserver"
         )
 
 

@@ -89,19 +89,20 @@ def instantiate(node: Mapping[str, Any], *, allow: Sequence[str] = (), **kwargs:
         ConfigError: A target is not allowed, cannot be found, or trusts remote code.
     """
     from hydra.errors import InstantiationException
-    from hydra.utils import execution_whitelist, instantiate as hydra_instantiate
+    from hydra.utils import execution_whitelist
+    from hydra.utils import instantiate as hydra_instantiate
 
     node = as_plain(node)
     patterns = (*allowed_patterns(), *allow)
     refuse_harmful(node, patterns=patterns)
-    for _, target in find_targets(node):
-        authorize(target, patterns=patterns)
+    for key, target in find_targets(node):
+        authorize(target, key=f"{key}._target_".lstrip("."), patterns=patterns)
     try:
         # `reset`: a wider list that is in force around us must not add to ours.
         policy = execution_whitelist(patterns, reset=True)
         return hydra_instantiate({"_convert_": "all", **node}, _execution_whitelist_=policy, **kwargs)
     except InstantiationException as error:
-        raise ConfigError(f"{node.get('_target_')}: {error}") from error
+        raise ConfigError(f"_target_: '{node.get('_target_')}' was refused by Hydra: {error}") from error
 
 
 def find_targets(config: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -123,25 +124,26 @@ def find_harmful(config: Mapping[str, Any], *, patterns: Sequence[str] | None = 
     return [problem for path, value in _walk(config, "") for problem in _judge(path, value, patterns)]
 
 
-def authorize(target: str, *, patterns: Sequence[str] | None = None) -> Any:
+def authorize(target: Any, *, key: str = "_target_", patterns: Sequence[str] | None = None) -> Any:
     """Imports a target and returns it, if both its name and what the name leads to may be called.
+
+    Args:
+        target: A dotted name.
+        key: What an error talks about.
+        patterns: None takes `allowed_patterns()`.
 
     Raises:
         ConfigError: It may not, or cannot be found.
     """
     patterns = allowed_patterns() if patterns is None else patterns
     if problem := _judge_name(target, patterns):
-        raise ConfigError(f"{target}: {problem}")
-    found = _locate(target)
-    if target in patterns:
-        return found
-    identity = f"{getattr(found, '__module__', None)}.{getattr(found, '__qualname__', None)}"
-    pattern = _match(identity, patterns)
-    if pattern is None or not callable(found):
-        raise ConfigError(f"{target}: leads to {identity}, which is not allowed; {_remedy()}")
-    bases = _CLASSES_OF.get(pattern)
-    if bases is not None and not _derives(found, bases):
-        raise ConfigError(f"{target}: may be called only if it is a {' or a '.join(sorted(bases))}; {_remedy()}")
+        raise ConfigError(f"{key}: {problem}")
+    try:
+        found = _locate(target)
+    except Exception as error:  # importing runs other people's code, which may raise anything
+        raise ConfigError(f"{key}: '{target}' cannot be imported ({type(error).__name__}: {error})") from error
+    if problem := _judge_identity(target, found, patterns):
+        raise ConfigError(f"{key}: {problem}")
     return found
 
 
@@ -167,6 +169,20 @@ def _judge_name(target: Any, patterns: Sequence[str]) -> str | None:
     return None
 
 
+def _judge_identity(target: str, found: Any, patterns: Sequence[str]) -> str | None:
+    """A name may lead out of what its prefix promises: `torch.nn.modules.module.torch.load`."""
+    if target in patterns:
+        return None
+    identity = f"{getattr(found, '__module__', None)}.{getattr(found, '__qualname__', None)}"
+    pattern = _match(identity, patterns)
+    if pattern is None or not callable(found):
+        return f"'{target}' leads to {identity}, which may not be called from a configuration; {_remedy()}"
+    bases = _CLASSES_OF.get(pattern)
+    if bases is not None and not _derives(found, bases):
+        return f"'{target}' is no {' or '.join(sorted(bases))}, and nothing else of {pattern[:-2]} may be called"
+    return None
+
+
 def _remedy() -> str:
     return f"if you trust it, add it to ALLOW in {_PACKAGE}/tasks/__init__.py"
 
@@ -189,15 +205,12 @@ def _derives(found: Any, bases: frozenset[str]) -> bool:
 def _locate(target: str) -> Any:
     """Finds what a name leads to, in the same order as Hydra does: attributes first, then modules."""
     parts = target.split(".")
-    try:
-        found: Any = importlib.import_module(parts[0])
-        for n, part in enumerate(parts[1:], start=2):
-            if isinstance(found, ModuleType) and not hasattr(found, part):
-                found = importlib.import_module(".".join(parts[:n]))
-            else:
-                found = getattr(found, part)
-    except Exception as error:  # noqa: BLE001 - importing runs other people's code, which may raise anything
-        raise ConfigError(f"{target}: cannot be imported ({type(error).__name__}: {error})") from error
+    found: Any = importlib.import_module(parts[0])
+    for n, part in enumerate(parts[1:], start=2):
+        if isinstance(found, ModuleType) and not hasattr(found, part):
+            found = importlib.import_module(".".join(parts[:n]))
+        else:
+            found = getattr(found, part)
     return found
 
 

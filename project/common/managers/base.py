@@ -44,6 +44,9 @@ class BaseManager:
     name: ClassVar[str]
     roles: ClassVar[frozenset[Role]]
 
+    close_timeout_s: float | None = None
+    """How long `close()` may take; None means `processes.close_timeout_s`. An instance may set its own."""
+
     _identity: Identity
     _pid: int
 
@@ -64,7 +67,7 @@ class BaseManager:
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise ProcessBoundaryError(
             f"managers.{_name(self)}: the manager of {self._identity.label} (pid {self._pid}) was to be pickled or "
-            f"copied in pid {os.getpid()}, for another process or a second owner; a manager stays in its process: {_REMEDY}"
+            f"copied in pid {os.getpid()}, for another process or a second owner; it stays in its process: {_REMEDY}"
         )
 
 
@@ -111,8 +114,8 @@ class _Inherited:
 def _describe_inherited(manager: Any) -> str:
     state = object.__getattribute__(manager, "__dict__")
     return (
-        f"managers.{_name(manager)}: the manager belongs to {state['_identity'].label} (pid {state['_pid']}) and was used "
-        f"in pid {os.getpid()}, a fork of it; {_REMEDY}"
+        f"managers.{_name(manager)}: the manager belongs to {state['_identity'].label} (pid {state['_pid']}) and was "
+        f"used in pid {os.getpid()}, a fork of it; {_REMEDY}"
     )
 
 

@@ -1,0 +1,226 @@
+"""What is wrong with a configuration, all at once and before anything starts.
+
+`check_light` imports nothing heavy and runs in main. `check_heavy` imports every target, so it runs in a short-lived
+child. Both return one line per problem: `<key>: <what was found>; <what would do>`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from project.common.errors import ConfigError
+from project.common.manager_graph import ManagerGraph, parse_roles, suggest
+from project.common.plain_config import as_plain
+from project.common.signatures import accepts, describe, misfits
+from project.common.whitelist import authorize, find_harmful
+
+TOP_LEVEL_KEYS = (
+    *("name", "seed", "tags", "resume", "ckpt_path", "objective", "paths", "processes", "managers"),
+    *("task", "loader", "trainer", "callbacks", "logger", "user"),
+)
+START_METHODS = ("auto", "forkserver", "spawn")
+
+# Nodes below these keys are built as they stand; code adds arguments to all others when it builds them.
+_COMPLETE = ("callbacks", "logger")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rule:
+    """What a plain setting may be: a type, and for numbers the least value; or one of some words."""
+
+    kind: Any
+    least: float | None = None
+    words: tuple[str, ...] = ()
+
+
+_COUNT = _Rule(kind=int, least=1)
+_COUNT_OR_NONE = _Rule(kind=int | None, least=1)
+_AMOUNT_OR_NONE = _Rule(kind=float | None, least=0)
+_RULES: Mapping[str, _Rule] = {
+    "name": _Rule(kind=str),
+    "seed": _Rule(kind=int | None, least=0),
+    "tags": _Rule(kind=list[str] | None),
+    "objective.metric": _Rule(kind=str),
+    "processes.deadline_s": _Rule(kind=float, least=1),
+    "processes.close_timeout_s": _AMOUNT_OR_NONE,
+    "processes.stall_timeout_s": _AMOUNT_OR_NONE,
+    "processes.max_restarts": _Rule(kind=int, least=0),
+    "processes.threads": _COUNT_OR_NONE,
+    "trainer.devices": _Rule(kind=int | list[int], least=1, words=("auto",)),
+    "trainer.num_nodes": _COUNT,
+    "trainer.max_epochs": _Rule(kind=int | None, least=-1),
+    "trainer.max_steps": _Rule(kind=int, least=-1),
+    "trainer.gradient_clip_val": _AMOUNT_OR_NONE,
+    "loader.batch_size": _COUNT_OR_NONE,
+    "loader.effective_batch_size": _COUNT_OR_NONE,
+    "loader.num_workers": _Rule(kind=int | None, least=0, words=("auto",)),
+    "loader.prefetch_factor": _COUNT_OR_NONE,
+}
+
+
+def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) -> list[str]:
+    """Returns what is wrong with keys, choices, roles, needs, circles and plain values; imports no torch.
+
+    Args:
+        config: The composed configuration, plain or a DictConfig.
+        extra_keys: Top-level keys that the command knows besides `TOP_LEVEL_KEYS`.
+    """
+    try:
+        config = as_plain(config)
+    except Exception as error:
+        if not hasattr(error, "full_key"):  # OmegaConf's errors have one
+            raise
+        first_line = str(error).partition("\n")[0]
+        return [f"{error.full_key}: {first_line}; correct the reference, or give the value that it refers to"]
+    checks: tuple[Callable[[Mapping[str, Any]], Iterable[str]], ...] = (
+        lambda config: _check_top_level(config, (*TOP_LEVEL_KEYS, *extra_keys)),
+        _check_missing,
+        find_harmful,
+        _check_managers,
+        _check_roles,
+        _check_start_method,
+        _check_rules,
+        _check_objective,
+        _check_resume,
+    )
+    return list(dict.fromkeys(problem for check in checks for problem in check(config)))
+
+
+def check_heavy(config: Mapping[str, Any]) -> list[str]:
+    """Returns what is wrong with every target but the managers: import, names, types and missing arguments."""
+    config = as_plain(config)
+    problems = [problem for key, node in _find_nodes(config, "") for problem in _check_node(key, node)]
+    return list(dict.fromkeys((*problems, *_check_trainer(config))))
+
+
+def require_no_problems(problems: Iterable[str]) -> None:
+    """Raises `ConfigError` with all problems, if there are any."""
+    if problems := list(problems):
+        raise ConfigError(*problems)
+
+
+def _check_top_level(config: Mapping[str, Any], known: Iterable[str]) -> Iterator[str]:
+    for key in config:
+        if key not in known:
+            yield f"{key}: is no key of this configuration; {suggest(key, known)} (`user` is for values of your own)"
+
+
+def _check_missing(config: Any, key: str = "") -> Iterator[str]:
+    if config == "???":
+        yield f"{key}: has no value; give it one, {key}=…"
+    elif isinstance(config, Mapping):
+        for name, value in config.items():
+            yield from _check_missing(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(config, list):
+        for n, value in enumerate(config):
+            yield from _check_missing(value, f"{key}.{n}")
+
+
+def _check_managers(config: Mapping[str, Any]) -> Iterator[str]:
+    graph = ManagerGraph.read(config)
+    yield from graph.problems
+    for node in graph.nodes.values():
+        key = f"managers.{node.name}"
+        for argument in node.arguments:
+            if argument in node.managers_by_annotation():
+                yield f"{key}.{argument}: is a manager, which the container gives; remove the key"
+        yield from misfits(key, node.cls, node.arguments, given_later=(*node.needs, *node.wishes))
+
+
+def _check_roles(config: Mapping[str, Any]) -> Iterator[str]:
+    managers = config.get("managers") or {}
+    for name, roles in (_section(config, "processes").get("roles") or {}).items():
+        if name not in managers:
+            yield f"processes.roles.{name}: there is no manager of this name; {suggest(name, managers)}"
+        elif roles is not None:
+            try:
+                parse_roles(roles, key=f"processes.roles.{name}")
+            except ConfigError as error:
+                yield from error.problems
+
+
+def _check_start_method(config: Mapping[str, Any]) -> Iterator[str]:
+    method = _section(config, "processes").get("start_method", "auto")
+    if method == "fork":
+        yield (
+            "processes.start_method: 'fork' copies locks, threads and CUDA's state half-way, so children hang or fail; "
+            f"use {', '.join(START_METHODS)}"
+        )
+    elif method not in START_METHODS:
+        yield f"processes.start_method: {method!r} is no start method; use {', '.join(START_METHODS)}"
+
+
+def _check_rules(config: Mapping[str, Any]) -> Iterator[str]:
+    for key, rule in _RULES.items():
+        section, _, name = key.rpartition(".")
+        values = _section(config, section) if section else config
+        if name in values and not _obeys(rule, values[name]) and values[name] != "???":
+            yield f"{key}: {values[name]!r} does not fit; use {_describe_rule(rule)}"
+
+
+def _obeys(rule: _Rule, value: Any) -> bool:
+    if isinstance(value, str) and value in rule.words:
+        return True
+    if not accepts(rule.kind, value):
+        return False
+    return not (isinstance(value, (int, float)) and rule.least is not None and value < rule.least)
+
+
+def _describe_rule(rule: _Rule) -> str:
+    kinds = " or ".join((describe(rule.kind), *rule.words))
+    return kinds if rule.least is None else f"{kinds}, at least {rule.least:g}"
+
+
+def _check_objective(config: Mapping[str, Any]) -> Iterator[str]:
+    mode = _section(config, "objective").get("mode", "max")
+    if mode not in {"min", "max", "???"}:
+        yield f"objective.mode: {mode!r} is neither; use min or max"
+
+
+def _check_resume(config: Mapping[str, Any]) -> Iterator[str]:
+    resume = config.get("resume", "auto")
+    if not isinstance(resume, str) or not resume:
+        yield f"resume: {resume!r} does not fit; use auto, never or a run's folder"
+    elif resume not in {"auto", "never", "???"} and not Path(resume).is_dir():
+        yield f"resume: there is no folder '{resume}'; use auto, never or a run's folder"
+    checkpoint = config.get("ckpt_path")
+    if checkpoint is not None and checkpoint != "???" and not Path(str(checkpoint)).is_file():
+        yield f"ckpt_path: there is no file '{checkpoint}'; give a checkpoint, or null for a new start"
+
+
+def _find_nodes(value: Any, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields every node with a `_target_` but the managers themselves, which the light check covers."""
+    is_manager = key.startswith("managers.") and key.count(".") == 1
+    if isinstance(value, Mapping) and "_target_" in value and not is_manager:
+        yield key, value
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for name, child in items:
+        yield from _find_nodes(child, f"{key}.{name}" if key else str(name))
+
+
+def _check_node(key: str, node: Mapping[str, Any]) -> list[str]:
+    try:
+        target = authorize(node["_target_"], key=f"{key}._target_")
+    except ConfigError as error:
+        return list(error.problems)
+    is_complete = key.partition(".")[0] in _COMPLETE
+    return misfits(key, target, node, given_later=() if is_complete else None)
+
+
+def _check_trainer(config: Mapping[str, Any]) -> list[str]:
+    settings = config.get("trainer") or {}
+    if not settings or "_target_" in settings:
+        return []
+    from lightning.pytorch import Trainer
+
+    return misfits("trainer", Trainer, settings, given_later=None)
+
+
+def _section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = config.get(key)
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,139 @@
+"""Whether a configuration node fits what it would call: names, missing arguments and types, without calling it."""
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, Literal, Union
+
+from project.common.manager_graph import HYDRA_KEYS, suggest
+
+_NUMBERS: Mapping[type, tuple[type, ...]] = {int: (int,), float: (int, float)}
+_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
+
+
+def misfits(
+    key: str, target: Callable[..., Any], node: Mapping[str, Any], *, given_later: Collection[str] | None
+) -> list[str]:
+    """Returns what does not fit, one line per argument.
+
+    Args:
+        key: The node's place in the configuration.
+        target: What it calls.
+        node: Its arguments; Hydra's own keys are left alone.
+        given_later: Parameters that code adds when it calls the target; None when it may add any.
+    """
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):  # some built-in callables do not tell
+        return []
+    parameters = signature.parameters
+    named = {name: value for name, value in node.items() if name not in HYDRA_KEYS}
+    label = getattr(target, "__name__", str(target))
+    return [
+        *_unknown(key, label, named, parameters),
+        *_missing(key, label, node, parameters, given_later),
+        *_mistyped(key, target, named, parameters),
+    ]
+
+
+def accepts(annotation: Any, value: Any) -> bool:
+    """Whether a plain value can be meant by an annotation; True where the annotation does not decide it."""
+    if annotation in _NUMBERS:
+        return isinstance(value, _NUMBERS[annotation]) and not isinstance(value, bool)
+    if annotation in {str, bool}:
+        return isinstance(value, annotation)
+    if annotation in {None, type(None)}:
+        return value is None
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in {Union, types.UnionType}:
+        return any(accepts(argument, value) for argument in arguments)
+    if origin is Literal:
+        return value in arguments
+    return _accepts_container(origin or annotation, arguments, value)
+
+
+def describe(annotation: Any) -> str:
+    """Says what an annotation wants, in words."""
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in {Union, types.UnionType}:
+        return " or ".join(describe(argument) for argument in arguments)
+    if origin is Literal:
+        return " or ".join(map(str, arguments))
+    if _is_a(origin or annotation, Mapping):
+        return "keys with values"
+    if _is_a(origin or annotation, Iterable):
+        return "a list" + (f" of {describe(arguments[0])}" if arguments else "")
+    return str(getattr(annotation, "__name__", annotation))
+
+
+def resolve_annotation(target: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """Returns a parameter's annotation as a type; Any when it names what is imported for type checkers only."""
+    if parameter.annotation is parameter.empty:
+        return Any
+    function = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
+    namespace = getattr(inspect.unwrap(function), "__globals__", {})
+    holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    try:
+        return typing.get_type_hints(holder, globalns=namespace)[parameter.name]
+    except Exception:  # noqa: BLE001 - annotations are other people's code; one that cannot be read decides nothing
+        return Any
+
+
+def _unknown(key: str, label: str, named: Iterable[str], parameters: Mapping[str, inspect.Parameter]) -> Iterator[str]:
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    known = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
+    ]
+    for name in named:
+        if name not in known:
+            yield f"{key}.{name}: {label} takes no '{name}'; {suggest(name, known)}"
+
+
+def _missing(
+    key: str,
+    label: str,
+    node: Mapping[str, Any],
+    parameters: Mapping[str, inspect.Parameter],
+    given_later: Collection[str] | None,
+) -> Iterator[str]:
+    if given_later is None or node.get("_partial_") or node.get("_args_"):
+        return
+    for name, parameter in parameters.items():
+        is_optional = parameter.default is not parameter.empty
+        is_variadic = parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}
+        if not (is_optional or is_variadic or name in node or name in given_later):
+            yield f"{key}.{name}: missing; {label} needs it"
+
+
+def _mistyped(
+    key: str, target: Callable[..., Any], named: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]
+) -> Iterator[str]:
+    for name, value in named.items():
+        parameter = parameters.get(name)
+        # "???" is reported as missing; a node below becomes an object of its own.
+        if parameter is None or value == "???" or (isinstance(value, Mapping) and "_target_" in value):
+            continue
+        annotation = resolve_annotation(target, parameter)
+        if not accepts(annotation, value) and value != parameter.default:
+            yield f"{key}.{name}: {value!r} does not fit; use {describe(annotation)}"
+
+
+def _accepts_container(kind: Any, arguments: Sequence[Any], value: Any) -> bool:
+    if _is_a(kind, Mapping):
+        return isinstance(value, Mapping)
+    if kind in {list, tuple, set, frozenset} or kind in {Sequence, Iterable, Collection, Set}:
+        if not isinstance(value, (list, tuple)):
+            return False
+        element = arguments[0] if arguments and kind is not tuple else Any
+        return element is Any or all(accepts(element, item) for item in value)
+    return True
+
+
+def _is_a(kind: Any, base: type) -> bool:
+    return isinstance(kind, type) and issubclass(kind, base) and kind is not str
