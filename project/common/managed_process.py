@@ -67,7 +67,9 @@ class ManagedProcess(BaseProcess):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["_payload"] = bytes(ForkingPickler.dumps((state.pop("_target"), state.pop("_args"), state.pop("_kwargs"))))
+        state["_payload"] = bytes(
+            ForkingPickler.dumps((state.pop("_target"), state.pop("_args"), state.pop("_kwargs")))
+        )
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -83,7 +85,7 @@ class ManagedProcess(BaseProcess):
             target, args, kwargs = pickle.loads(self._payload)
             self._payload = None
             target(*args, **kwargs)
-        except BaseException as raised:  # noqa: BLE001 - turned into this process's outcome
+        except BaseException as raised:  # turned into this process's outcome
             error = raised
         outcome = process_entry.leave(outcome_of(error))
         if outcome.exit_code:

@@ -73,9 +73,7 @@ def _of_exception(error: BaseException, *, exit_code: int) -> Outcome:
     cause = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
     status = Status.REFUSED if exit_code == 2 else Status.CRASHED
     text = "".join(traceback.format_exception(error))
-    return Outcome(
-        status=status, exit_code=exit_code, cause=cause, exception=type(error).__name__, traceback=text
-    )
+    return Outcome(status=status, exit_code=exit_code, cause=cause, exception=type(error).__name__, traceback=text)
 
 
 def describe_exit(exit_code: int | None) -> str:

@@ -67,7 +67,7 @@ def enter(handover: Handover) -> None:
     process_registry.register(identity, parent_pid=parent_pid, start_method=handover.start_method)
     _enable_faulthandler(identity)
     threading.Thread(target=_watch, args=(handover,), name="supervision", daemon=True).start()
-    _limit_threads(handover.threads)
+    limit_threads(handover.threads)
 
 
 def leave(outcome: Outcome) -> Outcome:
@@ -75,7 +75,7 @@ def leave(outcome: Outcome) -> Outcome:
     process_registry.set_state("closing")
     try:
         _cleanup_managers()
-    except BaseException as error:  # noqa: BLE001 - an interrupt during closing, raised after the rest
+    except BaseException as error:  # an interrupt during closing, raised after the rest
         if outcome.exit_code == 0:
             outcome = outcome_of(error)
     if outcome.traceback:
@@ -114,7 +114,7 @@ def _enable_faulthandler(identity: Identity) -> None:
             faulthandler.enable(file=handler.fileno(), all_threads=True)
 
 
-def _limit_threads(threads: int | None) -> None:
+def limit_threads(threads: int | None) -> None:
     """Thread counts go by call, since a forked child's libraries have read their variables already."""
     torch: Any = sys.modules.get("torch")
     if threads is not None and torch is not None:

@@ -163,7 +163,8 @@ def forget() -> None:
 
 def _write() -> None:
     global _last_written
-    assert _own is not None and _own.path is not None
+    assert _own is not None
+    assert _own.path is not None
     try:
         write_json(_own.path, _own.as_dict(), durable=False)
     except OSError as error:  # a full disk must not end a run whose record alone is lost

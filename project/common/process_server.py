@@ -159,7 +159,9 @@ def _edited_files() -> list[str]:
     report = _server.report if _server else None
     if not report:
         return []
-    return [path for path, mtime in report["files"].items() if not os.path.exists(path) or os.stat(path).st_mtime != mtime]
+    return [
+        path for path, mtime in report["files"].items() if not os.path.exists(path) or os.stat(path).st_mtime != mtime
+    ]
 
 
 def stop(limit_s: float = 1.0) -> None:

@@ -89,7 +89,7 @@ def _take_up(folder: Path, wanted: str, *, finished_too: bool = False) -> RunFol
         return None
     lock = FolderLock(layout.owner)
     status = _status(layout)
-    if status == Status.COMPLETED and not finished_too or not lock.acquire():
+    if (status == Status.COMPLETED and not finished_too) or not lock.acquire():
         return None
     status = _status(layout)  # its owner may have finished between the two looks
     if status in (Status.COMPLETED, Status.REFUSED) and not finished_too:

@@ -12,9 +12,7 @@ from project.common import stop
 
 log = logging.getLogger(__name__)
 
-STOP_SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
+STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 SECOND_SIGNAL_S = 3.0
 _Handler = Callable[[int, FrameType | None], Any] | int | None
 

@@ -28,7 +28,7 @@ class StopRequest:
         return max(0.0, self.deadline - time.monotonic())
 
 
-class StopRequested(BaseException):  # noqa: N818 - not an error: it ends the work in order
+class StopRequested(BaseException):
     """Raised at a safe point when a stop was requested. Not an `Exception`, so that `except Exception` lets it pass."""
 
     def __init__(self, request: StopRequest) -> None:

@@ -184,7 +184,9 @@ class Supervisor:
             child.outcome = _recorded_outcome(child)
         if child.exit_code == 255 and child.outcome is None and process_server.was_lost():
             self.server_lost = True
-            child.cause = f"{child.name} was lost with the process server (pid {process_server.pid()}), which was killed"
+            child.cause = (
+                f"{child.name} was lost with the process server (pid {process_server.pid()}), which was killed"
+            )
         if child.exit_code != 0 and self.first_failure is None:
             self.first_failure = child
             self._end_siblings(child)

@@ -1,0 +1,73 @@
+"""The entry behind train.py: start the process server, let Hydra compose, supervise the run."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from project.common import process_server, stop
+from project.common.errors import ProjectError
+from project.common.signals import SignalNotes
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+# Words after which no process of the tree will be needed.
+_NO_TREE = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
+_INLINE = ("debug=", "processes.inline=true", "processes.start_method=spawn")
+
+
+def main() -> None:
+    """Runs the command line and exits with the run's exit code."""
+    with SignalNotes(deadline_s=10.0):
+        try:
+            if wants_server(sys.argv[1:]):
+                process_server.start()
+            code = _run_hydra()
+        finally:
+            process_server.stop()
+    sys.exit(code)
+
+
+def wants_server(arguments: list[str]) -> bool:
+    """Whether this command line will start processes, so that the server may start while Hydra composes."""
+    if any(argument.split("=")[0] in _NO_TREE for argument in arguments):
+        return False
+    if any(argument.lower().startswith(_INLINE) and argument != "debug=null" for argument in arguments):
+        return False
+    return process_server.is_possible() is None
+
+
+def config_dir() -> str:
+    """Where the configuration lies: beside train.py in a checkout, in the package when installed."""
+    beside = Path(__file__).resolve().parent.parent / "conf"
+    return str(beside) if (beside / "config.yaml").is_file() else "pkg://project.conf"
+
+
+def _run_hydra() -> int:
+    import hydra
+
+    from project.common.whitelist import WHITELIST
+
+    started = False
+
+    def task(cfg: "DictConfig") -> Any:
+        nonlocal started
+        started = True
+        from project.training.launch import supervise
+
+        return supervise(cfg)
+
+    run = hydra.main(config_path=config_dir(), config_name="config", execution_whitelist=list(WHITELIST))(task)
+    try:
+        run()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+        # Before the task began Hydra's own 1 means that it refused the command line.
+        return 2 if code == 1 and not started else code
+    except stop.StopRequested as stopped:
+        print(f"stopped before the run began ({stopped.request.reason})", file=sys.stderr)
+        return stopped.request.exit_code
+    except ProjectError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0

@@ -1,0 +1,227 @@
+"""Main's part of a run: check, make the folder, start the trial, watch it, say how it ended. Never imports torch."""
+
+import logging
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from project.common import logs, process_registry, process_server, stop
+from project.common.config_check import check_light
+from project.common.errors import ChildFailedError, ConfigError, ProcessServerError, ProjectError
+from project.common.handover import Handover, share_identity
+from project.common.identity import Identity, ProcessKey, Role, current_identity, set_identity
+from project.common.outcome import Outcome, Status, outcome_of
+from project.common.run_folder import RunFolder, choose_run_folder
+from project.common.supervision import Child, Supervisor, end_subtree, start_child
+from project.training import report
+from project.training.trial import check_config, run_trial
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+log = logging.getLogger(__name__)
+
+
+def supervise(cfg: "DictConfig") -> float | None:
+    """Hydra's task function: runs one configuration as one trial; returns the objective's value.
+
+    Exits with the run's exit code unless that is 0.
+    """
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    config = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(config, dict)
+    overrides = list(HydraConfig.get().overrides.task)
+    outcome, result = run({str(key): value for key, value in config.items()}, overrides=overrides)
+    if outcome.exit_code:
+        sys.exit(outcome.exit_code)
+    return None if result is None else result.get("metrics", {}).get(config["objective"]["metric"])
+
+
+def run(config: dict[str, Any], *, overrides: list[str] | None = None) -> tuple[Outcome, dict[str, Any] | None]:
+    """Runs one configuration in a process tree of its own.
+
+    Args:
+        config: Resolved, plain.
+        overrides: What was typed, for the record.
+
+    Raises:
+        ConfigError: It cannot work; nothing was made.
+    """
+    logs.set_up_terminal()
+    try:
+        problems = check_light(config)
+        if problems:
+            raise ConfigError(*problems)
+        method, why = start_method(config)
+        stop.raise_if_stop_requested()
+        return _Run(config, overrides=overrides or [], method=method, fallback=why).carry_out()
+    finally:
+        logs.tear_down()
+
+
+def start_method(config: dict[str, Any]) -> tuple[str, str | None]:
+    """The start method of this run, and why it is not the one that was wished for."""
+    wished = config["processes"]["start_method"]
+    if wished == "spawn" or config["processes"]["inline"]:
+        process_server.stop()
+        return "spawn", None
+    reason = process_server.is_possible()
+    if reason is None:
+        try:
+            process_server.start()
+            process_server.wait_until_ready()
+            return "forkserver", None
+        except ProcessServerError as error:
+            process_server.stop()
+            reason = str(error)
+    log.warning("processes.start_method: spawn is used, which takes seconds per process, because %s", reason)
+    return "spawn", reason
+
+
+@dataclass
+class _Run:
+    config: dict[str, Any]
+    overrides: list[str]
+    method: str
+    fallback: str | None
+    result: dict[str, Any] | None = None
+    started: float = field(default_factory=time.time)
+
+    def carry_out(self) -> tuple[Outcome, dict[str, Any] | None]:
+        """Checks, runs, reports."""
+        inline = self.config["processes"]["inline"]
+        if not inline:
+            self._check_in_child()
+        folder = choose_run_folder(self.config)
+        identity = Identity(role=Role.MAIN, run_dir=str(folder.layout.run_dir), attempt=folder.attempt)
+        pointer = process_registry.point_to_run(str(folder.layout.run_dir), ProcessKey.own())
+        before = current_identity()
+        try:
+            self._prepare(folder, identity)
+            outcome = self._inline(identity) if inline else self._with_restarts(identity)
+            self._finish(folder, outcome)
+        finally:
+            if pointer is not None:
+                pointer.unlink(missing_ok=True)
+            folder.lock.release()
+            set_identity(before)
+            process_registry.forget()
+        report.print_end(outcome, self.result, layout=folder.layout)
+        return outcome, self.result
+
+    def _check_in_child(self) -> None:
+        """What needs torch to be checked is checked in one short-lived process, before the folder exists."""
+        problems: list[str] = []
+        child = start_child(check_config, self._handover(Identity(role=Role.TRIAL)), args=())
+        Supervisor([child], on_message=lambda child, kind, data: problems.extend(data)).run()
+        stop.raise_if_stop_requested()
+        if problems:
+            raise ConfigError(*problems)
+        if child.exit_code:
+            raise ChildFailedError(f"the configuration could not be checked: {child.how_it_ended()}")
+
+    def _prepare(self, folder: RunFolder, identity: Identity) -> None:
+        set_identity(identity)
+        share_identity(identity)
+        logs.set_up_files(identity)
+        process_registry.register(identity, parent_pid=os.getppid(), start_method=self.method)
+        report.write_start(folder.layout, self.config, self.overrides)
+        if folder.found is None:
+            log.info("run folder: %s", folder.layout.run_dir)
+        else:
+            log.info("goes on (attempt %d, found %s): %s", folder.attempt, folder.found, folder.layout.run_dir)
+
+    def _handover(self, identity: Identity) -> Handover:
+        return Handover(
+            identity=identity,
+            config=self.config,
+            environ=dict(os.environ),
+            start_method=self._method_for(dict(os.environ)),
+            threads=None,
+            deadline_s=self.config["processes"]["deadline_s"],
+        )
+
+    def _method_for(self, environ: dict[str, str]) -> str:
+        if self.method == "forkserver":
+            differing = process_server.differing_variables(environ)
+            if differing:
+                log.warning("%s differ from the process server's: this trial is spawned", ", ".join(differing))
+                return "spawn"
+        return self.method
+
+    def _with_restarts(self, identity: Identity) -> Outcome:
+        restarts = self.config["processes"]["max_restarts"]
+        for attempt in range(identity.attempt, identity.attempt + restarts + 1):
+            outcome = self._one_attempt(identity.child(role=Role.TRIAL, attempt=attempt))
+            if outcome.status is not Status.CRASHED or stop.stop_request() is not None:
+                break
+            if attempt < identity.attempt + restarts:
+                log.warning("%s; restarted from its last checkpoint", outcome.cause)
+                self.method, self.fallback = start_method(self.config)
+        return outcome
+
+    def _one_attempt(self, identity: Identity) -> Outcome:
+        process_registry.set_state("supervising")
+        child = start_child(run_trial, self._handover(identity))
+        supervisor = Supervisor([child], on_message=self._on_message)
+        supervisor.run()
+        process_registry.set_state("closing")
+        killed = end_subtree(identity.run_dir)
+        if killed:
+            log.warning("did not end by themselves and were killed: %s", ", ".join(killed))
+        if supervisor.server_lost:
+            log.warning("the process server was killed, and every process with it")
+        return _outcome_of_trial(child)
+
+    def _on_message(self, child: Child, kind: str, data: Any) -> None:
+        if kind == "result":
+            self.result = data
+
+    def _inline(self, identity: Identity) -> Outcome:
+        from project.training.trial import run_inline
+
+        error: BaseException | None = None
+        try:
+            self.result = run_inline(self.config, identity)
+        except (Exception, stop.StopRequested) as raised:
+            if self.config["processes"]["inline"] and not isinstance(raised, ProjectError | stop.StopRequested):
+                raise  # the debugger, or the reader, wants the traceback where it happened
+            error = raised
+        return outcome_of(error)
+
+    def _finish(self, folder: RunFolder, outcome: Outcome) -> None:
+        process_registry.finish(outcome)
+        report.write_end(
+            folder.layout,
+            outcome,
+            result=self.result,
+            facts={
+                "attempts": folder.attempt,
+                "start_method": self.method,
+                "fallback": self.fallback,
+                "seconds": time.time() - self.started,
+            },
+        )
+
+
+def _outcome_of_trial(child: Child) -> Outcome:
+    request = stop.stop_request()
+    if child.exit_code == 0:
+        return Outcome(status=Status.COMPLETED, exit_code=0)
+    if request is not None:
+        cause = child.cause and f"{request.reason}; {child.cause}"
+        return Outcome(status=Status.INTERRUPTED, exit_code=request.exit_code, cause=cause or request.reason)
+    outcome = child.outcome
+    if outcome is None:
+        return Outcome(status=Status.CRASHED, exit_code=1, cause=child.how_it_ended())
+    return Outcome(
+        status=outcome.status,
+        exit_code=outcome.exit_code if outcome.status in (Status.INTERRUPTED, Status.REFUSED) else 1,
+        cause=outcome.cause,
+        exception=outcome.exception,
+        traceback=outcome.traceback,
+    )

@@ -1,0 +1,116 @@
+"""What a run writes about itself at its start and end, and what it prints last."""
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from project.common import timeline
+from project.common.atomic import atomic_file, write_json
+from project.common.layout import RunLayout
+from project.common.outcome import Outcome, Status
+from project.common.process_registry import read_run
+from project.common.secrets import mask_config, mask_override
+
+PACKAGES = ("torch", "lightning", "transformers", "datasets", "hydra-core", "omegaconf", "optuna", "wandb")
+
+
+def write_start(layout: RunLayout, config: dict[str, Any], overrides: list[str]) -> None:
+    """Writes `config.yaml` and `overrides.yaml`, secrets masked."""
+    import yaml
+
+    with atomic_file(layout.config) as file:
+        yaml.safe_dump(mask_config(config), file, sort_keys=False, allow_unicode=True)
+    with atomic_file(layout.overrides) as file:
+        yaml.safe_dump([mask_override(override) for override in overrides], file, allow_unicode=True)
+
+
+def write_end(layout: RunLayout, outcome: Outcome, *, result: dict[str, Any] | None, facts: dict[str, Any]) -> None:
+    """Writes `outcome.json` and `timeline.json`."""
+    processes = [
+        {
+            "label": record.identity.label,
+            "pid": record.key.pid,
+            "attempt": record.identity.attempt,
+            "state": record.state,
+            "step": (record.heartbeat or {}).get("step"),
+            "outcome": record.outcome,
+        }
+        for record in read_run(layout.run_dir)
+    ]
+    write_json(
+        layout.outcome,
+        {
+            **{key: value for key, value in outcome.as_dict().items() if key != "traceback"},
+            **facts,
+            "result": result,
+            "git_commit": git_commit(),
+            "versions": versions(),
+            "command": sys.argv,
+            "processes": processes,
+        },
+    )
+    timeline.write_timeline(layout.run_dir)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a result depends on."""
+    found = {"python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_commit() -> str | None:
+    """Commit of the code that ran; None outside a repository or without git."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()
+
+
+def print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLayout) -> None:
+    """Prints the metrics and the folder of a completed run last; of another one its cause, once."""
+    if outcome.status is Status.COMPLETED:
+        _print_metrics(result or {})
+        print(f"run folder: {layout.run_dir}")
+        return
+    print(f"run folder: {layout.run_dir}", file=sys.stderr)
+    last = layout.checkpoint("last")
+    if last.exists():
+        print(f"last checkpoint: {last}; the same command goes on from it", file=sys.stderr)
+    if outcome.traceback and outcome.exception and not outcome.exit_code == 2:
+        print(f"the traceback is in {layout.run_log}", file=sys.stderr)
+    print(f"{outcome.status}: {outcome.cause}", file=sys.stderr)
+
+
+def _print_metrics(result: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = result.get("rows") or [{"name": name, "value": value} for name, value in result.get("metrics", {}).items()]
+    if not rows:
+        return
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(_text(row.get(column)) for column in columns))
+    Console().print(table)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,138 @@
+"""What runs in a trial process: it is rank 0 itself with one device, and starts and watches ranks with several."""
+
+import logging
+import os
+from typing import Any
+
+from project.common import process_entry, process_registry, stop
+from project.common.errors import ChildFailedError
+from project.common.handover import Handover, own_handover, set_handover
+from project.common.identity import Identity, Role, current_identity, set_identity
+from project.common.managers import get_cuda_manager
+from project.common.managers.process_init import ensure_process_initialized
+from project.common.outcome import Status
+from project.common.supervision import Child, Supervisor, start_child
+
+log = logging.getLogger(__name__)
+
+
+def check_config() -> None:
+    """Entry of the short-lived process that checks what needs torch to be checked; sends the problems up."""
+    from project.common.config_check import check_heavy
+
+    handover = own_handover()
+    assert handover is not None
+    process_entry.send("problems", check_heavy(handover.config))
+
+
+def run_trial() -> None:
+    """Entry of a trial process; sends the result record up."""
+    handover = own_handover()
+    assert handover is not None
+    ensure_process_initialized(handover.config)
+    world_size = get_cuda_manager().n_devices(handover.config["trainer"]["devices"])
+    if world_size == 1:
+        result = _as_rank(handover.config, handover.identity, world_size=1)
+    else:
+        result = _Ranks(handover, world_size).run()
+    process_entry.send("result", result)
+
+
+def run_inline(config: dict[str, Any], identity: Identity) -> dict[str, Any]:
+    """Runs the trial in the calling process, as rank 0 of 1, so that breakpoints and notebooks work."""
+    from project.common.managers import cleanup_managers
+
+    set_handover(Handover(identity=identity, config=config, start_method="spawn"))
+    try:
+        return _as_rank(config, identity, world_size=1)
+    finally:
+        cleanup_managers()
+        set_handover(None)
+
+
+def run_rank_process() -> None:
+    """Entry of a rank below a trial; rank 0 sends the result record up."""
+    handover = own_handover()
+    assert handover is not None
+    from project.training.rank import run_rank
+
+    result = run_rank(handover.config)
+    if handover.identity.rank == 0:
+        process_entry.send("result", result)
+
+
+def _as_rank(config: dict[str, Any], identity: Identity, *, world_size: int) -> dict[str, Any]:
+    from project.common.managers import cleanup_managers
+    from project.training.rank import run_rank
+
+    cleanup_managers()  # what was built as a trial is built anew as a rank
+    identity = identity.child(role=Role.RANK, rank=0, world_size=world_size)
+    handover = own_handover()
+    assert handover is not None
+    handover.identity = identity
+    set_identity(identity)
+    set_handover(handover)
+    process_registry.update_identity(identity)
+    process_entry.set_title(identity)
+    process_entry.limit_threads(threads_per_rank(config, world_size))
+    return run_rank(config)
+
+
+def threads_per_rank(config: dict[str, Any], world_size: int) -> int:
+    """Compute threads of one rank: what the configuration says, or its share of the cores this process may use."""
+    threads = config["processes"]["threads"]
+    if threads != "auto":
+        return int(threads)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // world_size)
+
+
+class _Ranks:
+    """The ranks of one trial, watched until all have ended."""
+
+    def __init__(self, handover: Handover, world_size: int) -> None:
+        self._handover, self._world_size = handover, world_size
+        self._result: dict[str, Any] | None = None
+
+    def run(self) -> dict[str, Any]:
+        """Starts the ranks and returns rank 0's result record."""
+        identity = current_identity()
+        assert identity is not None
+        process_registry.set_state("supervising")
+        children: list[Child] = []
+        for rank in range(self._world_size):
+            stop.raise_if_stop_requested()
+            children.append(self._start(identity.child(role=Role.RANK, rank=rank, world_size=self._world_size)))
+        supervisor = Supervisor(children, on_message=self._on_message)
+        supervisor.run()
+        self._raise_failure(supervisor)
+        assert self._result is not None, "rank 0 ended without an error, so it sent its result"
+        return self._result
+
+    def _start(self, identity: Identity) -> Child:
+        return start_child(
+            run_rank_process,
+            Handover(
+                identity=identity,
+                config=self._handover.config,
+                environ=dict(os.environ),
+                start_method=self._handover.start_method,
+                threads=threads_per_rank(self._handover.config, self._world_size),
+                deadline_s=self._handover.deadline_s,
+            ),
+        )
+
+    def _on_message(self, child: Child, kind: str, data: Any) -> None:
+        if kind == "result":
+            self._result = data
+
+    def _raise_failure(self, supervisor: Supervisor) -> None:
+        failed = supervisor.first_failure
+        stop.raise_if_stop_requested()
+        if failed is None:
+            return
+        if failed.outcome is not None and failed.outcome.status is Status.INTERRUPTED:
+            raise stop.StopRequested(
+                stop.StopRequest(reason=failed.how_it_ended(), exit_code=failed.outcome.exit_code, deadline=0.0)
+            )
+        raise ChildFailedError(failed.how_it_ended())
