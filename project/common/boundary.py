@@ -102,7 +102,7 @@ def _refused_ours(value: Any) -> str | None:
 def _try_pickle(value: Any, name: str) -> None:
     try:
         pickle.dumps(value)
-    except Exception as error:  # whatever an object's own pickling raises
+    except Exception as error:  # noqa: BLE001 - whatever an object's own pickling raises
         path = _deepest_failing(value, name)
         raise ProcessBoundaryError(
             f"{path}: cannot be pickled ({error}); give plain data and build it there"
@@ -117,6 +117,6 @@ def _deepest_failing(value: Any, path: str, depth: int = 0) -> str:
         for child_path, child in parts:
             try:
                 pickle.dumps(child)
-            except Exception:  #
+            except Exception:  # noqa: BLE001 - it is what was looked for
                 return _deepest_failing(child, child_path, depth + 1)
     return path

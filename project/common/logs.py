@@ -35,7 +35,7 @@ class AppendHandler(logging.Handler):
         """Writes one record; a full disk loses the line, never the run."""
         try:
             os.write(self._fd, (self.format(record) + "\n").encode("utf-8", "backslashreplace"))
-        except Exception:  # the convention of logging.Handler
+        except Exception:  # noqa: BLE001 - the convention of logging.Handler
             self.handleError(record)
 
     def close(self) -> None:

@@ -85,7 +85,7 @@ class ManagedProcess(BaseProcess):
             target, args, kwargs = pickle.loads(self._payload)
             self._payload = None
             target(*args, **kwargs)
-        except BaseException as raised:  # turned into this process's outcome
+        except BaseException as raised:  # noqa: BLE001 - turned into this process's outcome
             error = raised
         outcome = process_entry.leave(outcome_of(error))
         if outcome.exit_code:

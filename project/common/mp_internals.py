@@ -4,6 +4,7 @@ Written against Python 3.11 to 3.14. Everything here is about one wish: a single
 tree, and a way to hand plain data to any child, also to one that user code starts.
 """
 
+import contextlib
 import inspect
 import json
 import multiprocessing
@@ -108,10 +109,8 @@ def forget_server(handle: ServerHandle) -> None:
     """Undoes `launch_server` in this process: closes the alive pipe and removes the socket."""
     os.close(handle.alive_fd)
     if not util.is_abstract_socket_namespace(handle.address):
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(handle.address)
-        except FileNotFoundError:
-            pass
     server = forkserver._forkserver
     if server._forkserver_pid == handle.pid:
         server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None

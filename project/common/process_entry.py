@@ -75,7 +75,7 @@ def leave(outcome: Outcome) -> Outcome:
     process_registry.set_state("closing")
     try:
         _cleanup_managers()
-    except BaseException as error:  # an interrupt during closing, raised after the rest
+    except BaseException as error:  # noqa: BLE001 - an interrupt during closing, raised after the rest
         if outcome.exit_code == 0:
             outcome = outcome_of(error)
     if outcome.traceback:

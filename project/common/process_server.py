@@ -3,6 +3,7 @@
 One server forks every process of the tree. It is started before the configuration is composed, so that both overlap.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -176,10 +177,8 @@ def stop(limit_s: float = 1.0) -> None:
         time.sleep(0.005)
     if not _has_ended(server):
         os.kill(server.handle.pid, signal.SIGKILL)
-    try:
+    with contextlib.suppress(ChildProcessError):
         os.waitpid(server.handle.pid, 0)
-    except ChildProcessError:
-        pass
     for fd in (server.report_fd, server.pidfd if server.pidfd is not None else -1):
         if fd >= 0:
             os.close(fd)

@@ -1,5 +1,6 @@
 """Which folder a run gets: a new one, or one that an earlier attempt left unfinished. Used by main alone."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -128,7 +129,5 @@ def _remove_empty(folder: Path, layout: RunLayout) -> None:
     for path in (layout.fingerprint, layout.owner):
         path.unlink(missing_ok=True)
     for path in (layout.checkpoints_dir, layout.processes_dir, layout.logs_dir, folder):
-        try:
+        with contextlib.suppress(OSError):
             os.rmdir(path)
-        except OSError:
-            pass

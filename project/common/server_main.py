@@ -77,7 +77,7 @@ def _preload(modules: list[str]) -> dict[str, str]:
     for name in modules:
         try:
             importlib.import_module(name)
-        except Exception as error:  # reported to main, which decides
+        except Exception as error:  # noqa: BLE001 - reported to main, which decides
             failed[name] = f"{type(error).__name__}: {error}"
     for name, value in kept.items():
         if value is None:

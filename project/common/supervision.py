@@ -1,5 +1,6 @@
 """A parent's side of supervision: start children, pass requests down, notice every end, leave none behind."""
 
+import contextlib
 import logging
 import os
 import time
@@ -54,10 +55,8 @@ class Child:
     def send(self, kind: str, data: Any) -> None:
         """Sends a message down; a child that is gone cannot be told, and that is no error."""
         if self.control is not None:
-            try:
+            with contextlib.suppress(OSError):
                 self.control.send((kind, data))
-            except OSError:
-                pass
 
     def kill(self) -> None:
         """SIGKILL to exactly this process."""
