@@ -102,7 +102,7 @@ def _refused_ours(value: Any) -> str | None:
 def _try_pickle(value: Any, name: str) -> None:
     try:
         pickle.dumps(value)
-    except Exception as error:  # noqa: BLE001 - whatever an object's own pickling raises
+    except Exception as error:  # whatever an object's own pickling raises
         path = _deepest_failing(value, name)
         raise ProcessBoundaryError(
             f"{path}: cannot be pickled ({error}); give plain data and build it there"

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 # By number: SIGHUP does not exist everywhere.
@@ -48,10 +49,8 @@ def request_stop(request: StopRequest) -> None:
         if _request is None or request.deadline < _request.deadline:
             _request = request
     for fd in tuple(_wake_fds):
-        try:
+        with suppress(OSError):  # full: its reader is awake already
             os.write(fd, b"!")
-        except OSError:
-            pass  # full: its reader is awake already
 
 
 def wake_on_request(fd: int) -> None:

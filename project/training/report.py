@@ -91,7 +91,7 @@ def print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLay
     last = layout.checkpoint("last")
     if last.exists():
         print(f"last checkpoint: {last}; the same command goes on from it", file=sys.stderr)
-    if outcome.traceback and outcome.exception and not outcome.exit_code == 2:
+    if outcome.traceback and outcome.exception and outcome.exit_code != 2:
         print(f"the traceback is in {layout.run_log}", file=sys.stderr)
     print(f"{outcome.status}: {outcome.cause}", file=sys.stderr)
 
