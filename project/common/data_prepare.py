@@ -38,7 +38,7 @@ class Recipe:
     """
 
     columns: Columns
-    encode: Encode | None
+    encode: Encode | None = None
     max_length: int | None = None
     pack: bool = False
     end_token_id: int | None = None
@@ -65,14 +65,12 @@ class Recipe:
             yield from self._blocks(part)
             return
         number_of = {label: number for number, label in enumerate(labels)}
-        n_stored = 0
-        for row, stored in self._tokenised(part):
+        for number, (row, stored) in enumerate(self._tokenised(part)):
             if self.columns.label is not None:
                 stored["label"] = number_of[row["label"]]
             if self.columns.features is not None:
                 stored["features"] = _features(row, like=part[0])
-            yield stored | {"row": n_stored}
-            n_stored += 1
+            yield stored | {"row": number}
 
     def _tokenised(self, part: Sequence[Row]) -> Iterator[tuple[Row, dict[str, Any]]]:
         if self.encode is None:
@@ -86,7 +84,7 @@ class Recipe:
                 elif self.on_empty == "error":
                     raise DataError(
                         f"data.files: {row['where']}: the tokenizer finds no token in {row['text']!r}; mend the text, "
-                        "or leave such rows out with task.data.on_empty=drop"
+                        "or leave such rows out with managers.data.on_empty=drop"
                     )
 
     def _blocks(self, part: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -114,8 +112,8 @@ def _features(row: Row, *, like: Row) -> "np.ndarray[Any, Any]":
         ) from error
     if len(numbers) != np.size(like["features"]):
         raise DataError(
-            f"data.files: {row['where']}: {len(numbers)} features, but {like['where']} has {np.size(like['features'])}; "
-            "give every row as many"
+            f"data.files: {row['where']}: {len(numbers)} features, but {like['where']} has "
+            f"{np.size(like['features'])}; give every row as many"
         )
     return numbers
 

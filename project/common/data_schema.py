@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from project.common.data_sources import UNSPLIT, Record
+from project.common.data_files import Record
+from project.common.data_sources import UNSPLIT
 from project.common.errors import DataError
 
 MAX_REPORTED = 5
@@ -62,10 +63,10 @@ def _problem(record: Record, *, columns: Columns) -> str | None:
     for name in wanted:
         value = record.fields[name]
         if value is None or (isinstance(value, str) and not value.strip()):
-            return f"field '{name}' is empty; fill it, or leave such rows out with task.data.on_empty=drop"
-    text = record.fields.get(columns.text)
-    if columns.text is not None and not isinstance(text, str):
-        return f"'{columns.text}' is a {type(text).__name__}, not text; choose another column in task.data.columns.text"
+            return f"field '{name}' is empty; fill it, or leave such rows out with managers.data.on_empty=drop"
+    if columns.text is not None and not isinstance(record.fields[columns.text], str):
+        kind = type(record.fields[columns.text]).__name__
+        return f"'{columns.text}' is a {kind}, not text; choose another column in task.data.columns.text"
     return None
 
 

@@ -24,7 +24,7 @@ _SPLIT_NAMES = {
     "testing": "test",
 }
 
-Files = str | Sequence[str] | Mapping[str, "str | Sequence[str]"]
+Files = str | Sequence[str] | Mapping[str, "str | Sequence[str] | None"]
 
 
 def read_files(files: Files, *, encoding: str = "utf-8", base_dir: Path | None = None) -> dict[str, list[Record]]:

@@ -1,0 +1,240 @@
+"""Datasets, read, checked, split and tokenised once per machine, then mapped into every process."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from project.common import data_files, data_prepare, data_schema, data_sources, fingerprints, rows, stop
+from project.common.data_schema import Columns, Row
+from project.common.errors import ConfigError, DataError
+from project.common.identity import Role
+from project.common.managers.base import BaseProcessManager, Health
+from project.common.rows import ArrowRows, Transform
+from project.common.whitelist import instantiate
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from numpy.typing import NDArray
+
+    from project.common.managers.directory import DirectoryManager
+    from project.common.managers.tokenizer import TokenizerManager
+
+ON_EMPTY = ("error", "drop")
+
+
+class DataManager(BaseProcessManager):
+    """Prepares the task's data and opens it. Every file of it is read-only and mapped, so all processes share it.
+
+    Args:
+        directory: For the cache.
+        tokenizer: For the text column; None for data without text.
+        source: Node of a function that returns rows (dicts), or a mapping from split to rows.
+        files: Files, folders, globs, hub names or a mapping from split to these; they win over `source`.
+        columns: What `data_schema.Columns` takes: which column is text, label, group, features.
+        split: Node of a function from rows to a mapping from split to rows; for rows whose split nobody gives.
+        encoding: Of files with text.
+        max_length: Longer texts are cut to this many tokens.
+        pack: Joins texts into blocks of exactly `max_length` tokens, for language modelling.
+        on_empty: Rows with an empty field are an `error`, or left out by `drop`.
+    """
+
+    name: ClassVar[str] = "data"
+    roles: ClassVar[frozenset[Role]] = frozenset({Role.RANK, Role.WORKER})
+
+    def __init__(
+        self,
+        *,
+        directory: "DirectoryManager",
+        tokenizer: "TokenizerManager | None" = None,
+        source: Mapping[str, Any] | None = None,
+        files: data_sources.Files | None = None,
+        columns: Mapping[str, str | None] | None = None,
+        split: Mapping[str, Any] | None = None,
+        encoding: str = "utf-8",
+        max_length: int | None = None,
+        pack: bool = False,
+        on_empty: str = "error",
+    ) -> None:
+        self._directory = directory
+        self._tokenizer = tokenizer
+        self._source = source
+        self._files = files
+        self._columns = _columns(columns or {})
+        self._split = split
+        self._encoding = encoding
+        self._max_length = max_length
+        self._pack = pack
+        self._on_empty = on_empty
+        self._check_settings()
+        self._lock = threading.RLock()
+        self._folder: Path | None = None
+        self._fingerprint = ""
+        self._meta: dict[str, Any] = {}
+
+    def _check_settings(self) -> None:
+        problems = []
+        if self._source is None and not self._files:
+            problems.append(
+                "task.data.files: neither files nor a source is given; name your files or a source._target_"
+            )
+        if self._on_empty not in ON_EMPTY:
+            problems.append(f"managers.data.on_empty: {self._on_empty!r} is unknown; use {' or '.join(ON_EMPTY)}")
+        if self._columns.text is None and self._columns.features is None:
+            problems.append("task.data.columns: neither text nor features is named; a row would hold nothing")
+        if self._columns.text is not None and self._tokenizer is None:
+            problems.append("task.data.columns.text: there is no tokenizer; configure managers.tokenizer, or set null")
+        if self._max_length is not None and self._max_length < 1:
+            problems.append(f"task.data.max_length: {self._max_length} tokens; use 1 or more, or null to cut nothing")
+        if self._pack and (self._max_length is None or self._columns.label is not None):
+            problems.append(
+                "task.data.pack: blocks need a max_length and have no label; set task.data.columns.label=null"
+            )
+        if problems:
+            raise ConfigError(*problems)
+
+    def prepare(self) -> None:
+        """Makes the data ready, once per machine; others wait, and later calls and processes find it. Idempotent.
+
+        The other methods call it. It trains the tokenizer, if that is configured and not done.
+
+        Raises:
+            DataError: the data is missing, empty or malformed.
+        """
+        with self._lock:
+            if self._folder is not None:
+                return
+            source = self._fingerprint_of_source()
+            read = cache(self._read)
+            if self._tokenizer is not None:
+                self._tokenizer.prepare(lambda: [row["text"] for row in read()["train"]], fingerprint=source)
+            tokenizer = None if self._tokenizer is None else self._tokenizer.fingerprint
+            self._fingerprint = fingerprints.fingerprint(source, tokenizer, self._max_length, self._pack)
+            folder = self._directory.create_once(
+                f"data/{self._fingerprint}",
+                lambda path: data_prepare.write_splits(path, read(), recipe=self._recipe()),
+            )
+            self._meta = data_prepare.read_meta(folder)
+            self._folder = folder
+
+    def _fingerprint_of_source(self) -> str:
+        """Of what the rows of each split depend on: cheap, because every process asks."""
+        modules = (__name__, *(m.__name__ for m in (data_files, data_prepare, data_schema, data_sources, rows)))
+        return fingerprints.fingerprint(
+            None if self._files else fingerprints.of_target(self._source),
+            self._files,
+            fingerprints.of_files(data_sources.files_of(self._files)),
+            fingerprints.of_target(self._split),
+            vars(self._columns),
+            [self._encoding, self._on_empty],
+            fingerprints.of_code(*modules),
+            fingerprints.versions_of("datasets", "pyarrow"),
+        )
+
+    def _read(self) -> dict[str, list[Row]]:
+        """Returns the rows of each split: read, checked and split."""
+        stop.raise_if_stop_requested()
+        found = data_sources.read_files(self._files, encoding=self._encoding) if self._files else self._read_source()
+        as_rows = partial(data_schema.as_rows, columns=self._columns, on_empty=self._on_empty)
+        return data_schema.split_rows({name: as_rows(part) for name, part in found.items()}, split=self._do_split)
+
+    def _read_source(self) -> dict[str, list[data_files.Record]]:
+        assert self._source is not None
+        try:
+            given = instantiate({**self._source, "_partial_": True})()
+        except ValueError as error:
+            raise DataError(f"task.data.source: {error}") from error
+        return data_sources.read_rows(given, origin=str(self._source["_target_"]).rpartition(".")[2])
+
+    def _do_split(self, unsplit: list[Row]) -> Mapping[str, Sequence[Row]]:
+        if self._split is None:
+            raise DataError(
+                "task.data.split: null, but no files are named for train and val; name them as "
+                "task.data.files={train: ..., val: ...}, or set task.data.split"
+            )
+        parts: Mapping[str, Sequence[Row]] = instantiate({**self._split, "_partial_": True})(unsplit)
+        return parts
+
+    def _recipe(self) -> data_prepare.Recipe:
+        recipe = data_prepare.Recipe(
+            columns=self._columns, max_length=self._max_length, pack=self._pack, on_empty=self._on_empty
+        )
+        if self._tokenizer is None or self._columns.text is None:
+            return recipe
+        # Packed texts are joined before they are cut.
+        encode = partial(self._tokenizer.encode, max_length=None if self._pack else self._max_length)
+        return replace(recipe, encode=encode, end_token_id=self._tokenizer.end_token_id)
+
+    def rows(self, split: str, *, transform: Transform | None = None, seed: int = 0) -> ArrowRows:
+        """Returns the split as what DataLoader workers get: pickled it is a path. See `ArrowRows`."""
+        return ArrowRows(self.path(split), transform=transform, seed=seed)
+
+    def dataset(self, split: str) -> "Dataset":
+        """Returns the split as a mapped Hugging Face dataset: `input_ids`, `label`, `row`, `length`, `text`."""
+        from datasets import Dataset
+
+        return Dataset.from_file(str(self.path(split)))
+
+    def path(self, split: str) -> Path:
+        """Returns the split's Arrow file."""
+        self.prepare()
+        if split not in self._meta["n_rows"]:
+            raise DataError(f"task.data: there is no split '{split}'; there are {', '.join(self.splits)}")
+        assert self._folder is not None
+        return self._folder / f"{split}.arrow"
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits; `train` is always there, `val` and `test` if the data has them."""
+        self.prepare()
+        return list(self._meta["n_rows"])
+
+    @property
+    def labels(self) -> list[str]:
+        """The classes; a row's `label` is its class's place here. Empty without a label column."""
+        self.prepare()
+        return list(self._meta["labels"])
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the prepared data: its rows, splits, tokens and labels."""
+        self.prepare()
+        return self._fingerprint
+
+    def n_rows(self, split: str) -> int:
+        """Returns how many rows a split has; 0 for one that is not there."""
+        self.prepare()
+        return int(self._meta["n_rows"].get(split, 0))
+
+    def lengths(self, split: str) -> "NDArray[Any]":
+        """Returns the number of tokens of each row."""
+        return self.rows(split).column("length")
+
+    def texts(self, split: str) -> list[str]:
+        """Returns the text of each row, for predictions."""
+        return self.rows(split).texts()
+
+    def check(self) -> Health:
+        """Whether the data is ready."""
+        if self._folder is None:
+            return Health(ok=True, reason="prepared when first asked for")
+        missing = [split for split in self._meta["n_rows"] if not (self._folder / f"{split}.arrow").is_file()]
+        if missing:
+            return Health(
+                ok=False, reason=f"{self._folder}: {', '.join(missing)} vanished; call prepare() in a new run"
+            )
+        return Health(ok=True, reason=f"{self._meta['n_rows']} in {self._folder}")
+
+    def close(self) -> None:
+        """Forgets what was opened; the prepared files stay in the cache."""
+        self._folder = None
+
+
+def _columns(columns: Mapping[str, str | None]) -> Columns:
+    known = [field.name for field in fields(Columns)]
+    unknown = sorted(set(columns) - set(known))
+    if unknown:
+        raise ConfigError(f"task.data.columns.{unknown[0]}: is unknown; there are {', '.join(known)}")
+    return Columns(**columns)
