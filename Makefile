@@ -50,18 +50,19 @@ benchmark: $(INSTALLED) ## how long processes take to start
 
 install: $(INSTALLED) ## make .venv and install the pins, if that is not done
 
-# The stamp comes last, so an interrupted installation is done again. What pip was writing when it was cut
-# looks installed and is not: .venv/.installing says so, and the next start makes .venv anew.
+# The stamp comes last, so an interrupted installation is done again. What pip was writing when it was cut looks
+# installed and is not: then .venv-installing names a make that is gone, and .venv is made anew.
 .venv/.installed: requirements.lock setup.cfg pyproject.toml
-	@if test -e .venv/.installing || ! .venv/bin/python -c "" 2>/dev/null; then rm -rf .venv; fi
-	@if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then \
-		$(check-python) && mkdir -p .venv && touch .venv/.installing && "$(PYTHON)" -m venv .venv; fi
-	@touch .venv/.installing
+	@$(check-python)
+	@$(claim-environment)
+	@.venv/bin/python -c "" 2>/dev/null || rm -rf .venv
+	@.venv/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv .venv
 	@echo "Installing requirements.lock into .venv; this takes minutes once, torch is the largest part"
 	@$(PIP_INSTALL) "$$(grep '^torch==' requirements.lock)"
 	@$(PIP_INSTALL) -r requirements.lock
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
-	@rm .venv/.installing && touch $@
+	@rm .venv-installing
+	@touch $@
 
 extras: .venv/.installed ## optional packages: make extras EXTRAS=lora,postgres
 	@test -n "$(EXTRAS)" || { echo "EXTRAS: nothing was given; make extras EXTRAS=lora,postgres" >&2; exit 1; }
@@ -87,9 +88,19 @@ clean: ## remove caches and builds; .venv and runs stay
 
 define check-python
 { command -v "$(PYTHON)" >/dev/null \
-	|| { echo "PYTHON: '$(PYTHON)' was not found; install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }; \
+	|| { echo "PYTHON: '$(PYTHON)' was not found; install Python 3.11 or newer, or name one: PYTHON=python3.12" >&2; exit 1; }; \
 "$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 11))" \
-	|| { echo "PYTHON: '$(PYTHON)' is older than 3.11; name a newer one: make PYTHON=python3.12" >&2; exit 1; }; \
+	|| { echo "PYTHON: '$(PYTHON)' is older than 3.11; name a newer one: PYTHON=python3.12" >&2; exit 1; }; \
 "$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null \
 	|| { echo "PYTHON: '$(PYTHON)' cannot make environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; }
+endef
+
+# Another make that is installing here is waited for. PPID is this make.
+define claim-environment
+until (set -C; echo "$$PPID" >.venv-installing) 2>/dev/null; do \
+	owner=$$(cat .venv-installing 2>/dev/null); \
+	if ! kill -0 "$$owner" 2>/dev/null; then rm -rf .venv .venv-installing; continue; fi; \
+	test -n "$$said" || echo "Waiting for process $$owner to install into .venv (if that is no make, delete .venv-installing)"; \
+	said=yes; sleep 1; \
+done
 endef

@@ -212,7 +212,24 @@ def test_makes_the_environment_anew_after_an_interrupted_installation(checkout: 
     assert interrupted.returncode != 0
     assert healed.returncode == 0, healed.stderr
     assert not leftover.exists()
-    assert not (checkout / ".venv/.installing").exists()
+    assert not (checkout / ".venv-installing").exists()
+
+
+def test_waits_for_another_installation(checkout: Path) -> None:
+    claim = checkout / ".venv-installing"
+    claim.write_text(str(os.getpid()), encoding="utf-8")
+    command = ["make", "PYTHON=./recording python", "install"]
+    environment = os.environ | {"CALLS": str(checkout / "calls")}
+    with subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True) as second:
+        assert second.stdout is not None
+        first_line = second.stdout.readline()
+        calls_while_waiting = read_calls(checkout)
+        claim.unlink()
+        second.communicate(timeout=30)
+
+    assert first_line.startswith(f"Waiting for process {os.getpid()} to install into .venv")
+    assert calls_while_waiting == []
+    assert second.returncode == 0
 
 
 def test_makes_the_environment_anew_when_its_python_is_gone(checkout: Path) -> None:
