@@ -1,0 +1,211 @@
+"""Models: built from the configuration, saved and loaded as checkpoints that can be trusted, exported."""
+
+import inspect
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from project.common.atomic import TEMPORARY_MARK
+from project.common.checkpoint_file import is_intact, load_checkpoint_file, save_checkpoint_file
+from project.common.errors import CheckpointError, ConfigError
+from project.common.identity import Role
+from project.common.managers.base import BaseProcessManager, Health
+from project.common.whitelist import instantiate
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from project.common.managers.cuda import CUDAManager
+    from project.common.managers.directory import DirectoryManager
+    from project.common.managers.tokenizer import TokenizerManager
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 3  # mismatching parameters named in an error
+
+
+class ModelManager(BaseProcessManager):
+    """Builds this process's model and owns what is written of it.
+
+    Args:
+        model: Node with a `_target_` that returns a module; sizes that come from the data (`vocab_size`, `n_labels` or
+            `num_labels`, `pad_token_id`) are passed where it has such a parameter.
+        init_from: Checkpoint whose weights the model starts with; optimizer and counters start afresh. None: none.
+        compile: `torch.compile` the model, in place.
+        gradient_checkpointing: Compute activations a second time in the backward pass instead of keeping them.
+        lora: Arguments of `peft.LoraConfig`, or None to train all weights.
+        weights_only: False lets checkpoints hold any object, and so run code.
+    """
+
+    name = "model"
+    roles = frozenset({Role.RANK})
+
+    def __init__(
+        self,
+        *,
+        directory: "DirectoryManager",
+        cuda: "CUDAManager",
+        tokenizer: "TokenizerManager | None" = None,
+        model: Mapping[str, Any],
+        init_from: str | None = None,
+        compile: bool = False,
+        gradient_checkpointing: bool = False,
+        lora: Mapping[str, Any] | None = None,
+        weights_only: bool = True,
+    ) -> None:
+        self._directory = directory
+        self._cuda = cuda
+        self._tokenizer = tokenizer
+        self._model = dict(model)
+        self._init_from = init_from
+        self._compile = compile
+        self._gradient_checkpointing = gradient_checkpointing
+        self._lora = lora
+        self._weights_only = weights_only
+
+    def check(self) -> Health:
+        """The model's target is known, and `init_from` is there."""
+        if self._init_from is not None and not Path(self._init_from).exists():
+            return Health(ok=False, reason=f"managers.model.init_from: {self._init_from} does not exist")
+        return Health(ok=True, reason=str(self._model.get("_target_")))
+
+    def build(self, *, n_labels: int | None = None) -> "nn.Module":
+        """A new module on the CPU, in this process's own memory; seed before."""
+        make = instantiate(self._model, _partial_=True)
+        module: nn.Module = make(**_accepted(make, self._sizes(n_labels)))
+        if self._init_from is not None:
+            self.load_weights(module, self._init_from)
+        if self._gradient_checkpointing:
+            _enable_gradient_checkpointing(module)
+        if self._lora is not None:
+            module = _with_lora(module, self._lora)
+        if self._compile:
+            module.compile()
+        return module
+
+    def _sizes(self, n_labels: int | None) -> dict[str, Any]:
+        sizes: dict[str, Any] = {"n_labels": n_labels, "num_labels": n_labels} if n_labels is not None else {}
+        if self._tokenizer is not None:
+            sizes |= {"vocab_size": self._tokenizer.vocab_size, "pad_token_id": self._tokenizer.pad_token_id}
+        return sizes
+
+    def save(self, path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+        """Writes a checkpoint: whole or not at all, with a checksum, flushed to disk.
+
+        Raises:
+            CheckpointError: It could not be written; what was there is intact.
+        """
+        save_checkpoint_file(path, state)
+
+    def load(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Content of a checkpoint, on the CPU, its checksum verified.
+
+        Raises:
+            CheckpointError: Missing, damaged, or holding more than tensors and plain containers.
+        """
+        return load_checkpoint_file(path, weights_only=self._weights_only)
+
+    def newest_intact(self) -> Path | None:
+        """The checkpoint to go on from, in this run's folder: `last`, or `best` where that one is damaged."""
+        layout = self._directory.layout
+        for path in (layout.checkpoint("last"), layout.checkpoint("best")):
+            if path.exists():
+                if is_intact(path):
+                    return path
+                log.warning("%s is damaged and passed over", path)
+        return None
+
+    def load_weights(self, module: "nn.Module", path: str | os.PathLike[str]) -> None:
+        """Gives `module` the weights in a checkpoint of ours, or of any other with a `state_dict`."""
+        state = self.load(path)
+        weights = without_prefix(state.get("state_dict", state), "model.")
+        self.check_fits(module, weights, path=path)
+        module.load_state_dict(weights)
+
+    def check_fits(self, module: "nn.Module", weights: Mapping[str, Any], *, path: str | os.PathLike[str]) -> None:
+        """Raises one readable `CheckpointError` if the weights are another model's."""
+        own = module.state_dict()
+        problems = [f"{key} is missing" for key in own if key not in weights]
+        problems += [f"{key} is not in this model" for key in weights if key not in own]
+        problems += [
+            f"{key} is {list(weights[key].shape)}, this model's is {list(own[key].shape)}"
+            for key in own
+            if key in weights and own[key].shape != weights[key].shape
+        ]
+        if problems:
+            more = f", and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+            raise CheckpointError(
+                f"{path}: holds another model's weights: {'; '.join(problems[:_SHOWN])}{more}; "
+                "give the task.model settings it was trained with"
+            )
+
+    def parameter_counts(self, module: "nn.Module") -> dict[str, int]:
+        """Number of parameters, `total` and `trainable`."""
+        parameters = list(module.parameters())
+        return {
+            "total": sum(p.numel() for p in parameters),
+            "trainable": sum(p.numel() for p in parameters if p.requires_grad),
+        }
+
+    def export(self, folder: str | os.PathLike[str], module: "nn.Module") -> Path:
+        """Writes weights as safetensors, with the model's configuration and tokenizer where there are any.
+
+        `from_pretrained(folder)` of transformers reads it. A folder that was there is replaced.
+        """
+        folder = Path(folder)
+        half_made = folder.with_name(f"{folder.name}{TEMPORARY_MARK}{os.getpid()}-export")
+        half_made.mkdir(parents=True)
+        try:
+            if hasattr(module, "save_pretrained"):
+                module.save_pretrained(half_made)
+            else:
+                from safetensors.torch import save_model
+
+                save_model(module, str(half_made / "model.safetensors"))
+            if self._tokenizer is not None:
+                self._tokenizer.save(half_made)
+            shutil.rmtree(folder, ignore_errors=True)
+            half_made.replace(folder)
+        finally:
+            shutil.rmtree(half_made, ignore_errors=True)
+        return folder
+
+
+def without_prefix(weights: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Names as the model has them: a Lightning module holds it as an attribute."""
+    if not all(key.startswith(prefix) for key in weights):
+        return dict(weights)
+    return {key[len(prefix) :]: value for key, value in weights.items()}
+
+
+def _accepted(make: Any, sizes: dict[str, Any]) -> dict[str, Any]:
+    """Those sizes that the target takes and the configuration does not give."""
+    target = getattr(make, "func", make)
+    given = getattr(make, "keywords", {})
+    parameters = inspect.signature(target).parameters
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    return {
+        key: value
+        for key, value in sizes.items()
+        if key not in given and (key in parameters or (takes_any and key == "num_labels"))
+    }
+
+
+def _enable_gradient_checkpointing(module: Any) -> None:
+    if not hasattr(module, "gradient_checkpointing_enable"):
+        raise ConfigError(
+            f"managers.model.gradient_checkpointing: {type(module).__name__} has no gradient_checkpointing_enable(); "
+            "set it to false, or use a transformers model"
+        )
+    module.gradient_checkpointing_enable()
+
+
+def _with_lora(module: Any, settings: Mapping[str, Any]) -> Any:
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise ConfigError("managers.model.lora: peft is not installed; pip install '.[lora]', or set it to null") from error
+    return get_peft_model(module, LoraConfig(**settings))

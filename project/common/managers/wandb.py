@@ -1,0 +1,210 @@
+"""Weights & Biases: one run per trial, opened in rank 0 at the first value, ended with the exit code of the trial."""
+
+import logging
+import netrc
+import os
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from project.common.errors import ConfigError
+from project.common.handover import handed_config
+from project.common.identity import Role
+from project.common.managers.base import BaseProcessManager, Health
+
+if TYPE_CHECKING:
+    from project.common.managers.directory import DirectoryManager
+    from project.common.managers.metrics import MetricsManager
+
+log = logging.getLogger(__name__)
+
+MODES = ("auto", "online", "offline", "disabled")
+
+
+class WandbManager(BaseProcessManager):
+    """Passes values on to W&B. In other ranks, and when disabled, every call does nothing and wandb is not imported.
+
+    Args:
+        mode: `auto` (online with a key, else offline), `online`, `offline` (`wandb sync` uploads later) or `disabled`.
+        project: W&B project.
+        entity: User or team; None takes the account's own.
+        group: Runs shown together; None takes the sweep's name.
+        name: Shown name; None takes the run folder's.
+        tags: Of the run.
+        finish_timeout_s: Longest wait for an upload at the end; the rest stays in the run folder.
+    """
+
+    name = "wandb"
+    roles = frozenset({Role.RANK})
+
+    def __init__(
+        self,
+        *,
+        directory: "DirectoryManager",
+        metrics: "MetricsManager",
+        mode: str = "auto",
+        project: str,
+        entity: str | None = None,
+        group: str | None = None,
+        name: str | None = None,
+        tags: Sequence[str] = (),
+        finish_timeout_s: float = 60.0,
+    ) -> None:
+        if mode not in MODES:
+            raise ConfigError(f"managers.wandb.mode: {mode!r} is unknown; use one of {', '.join(MODES)}")
+        if mode == "online" and not has_api_key():
+            raise ConfigError(
+                "managers.wandb.mode: online, but there is no API key; set WANDB_API_KEY or run `wandb login`, "
+                "or choose managers/wandb=offline"
+            )
+        self._directory = directory
+        self._metrics = metrics
+        self._mode = mode
+        self._is_open_here = mode != "disabled" and self.identity.rank in {None, 0}
+        self._settings = {"project": project, "entity": entity, "group": group, "name": name, "tags": list(tags)}
+        self._finish_timeout_s = finish_timeout_s
+        self._run: Any = None
+        self._hooks: tuple[Any, Any] | None = None
+
+    @property
+    def mode(self) -> str:
+        """What `auto` comes to: `online`, `offline` or `disabled`."""
+        if self._mode == "auto":
+            return "online" if has_api_key() else "offline"
+        return self._mode
+
+    @property
+    def run(self) -> Any:
+        """W&B's run, opened now if it is not; a stand-in that takes any call in other ranks and when disabled."""
+        if not self._is_open_here:
+            return _NoRun()
+        if self._run is None:
+            self._run = self._open()
+        return self._run
+
+    def check(self) -> Health:
+        """What is done with values."""
+        return Health(ok=True, reason=self.mode if self._is_open_here else "nothing is logged here")
+
+    def log(self, values: Mapping[str, Any], *, step: int) -> None:
+        """Passes values on. Those of steps that an earlier attempt had logged are left out: W&B's steps only grow."""
+        if self._is_open_here and step >= getattr(self.run, "step", 0):
+            self.run.log(dict(values), step=step)
+
+    def finish(self, exit_code: int = 0) -> None:
+        """Ends the run with the exit code of the trial, and W&B's service process; may be called again."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        import wandb
+
+        try:
+            run.summary.update(dict(self._metrics.final))
+            run.finish(exit_code=exit_code)
+        finally:
+            wandb.teardown(exit_code=exit_code)
+            self._restore_hooks()
+            self._open_marker.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Ends the run as a success, unless `finish` said otherwise before."""
+        self.finish(0)
+
+    @property
+    def _folder(self) -> Path:
+        return self._directory.run_dir / "wandb"
+
+    @property
+    def _open_marker(self) -> Path:
+        return self._folder / "open"
+
+    def _open(self) -> Any:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if self._open_marker.exists():
+            log.warning("W&B run %s was not closed by an earlier attempt; it is continued", self._run_id())
+        self._open_marker.touch()
+        self._hooks = (sys.excepthook, sys.exit)
+        try:
+            return self._init()
+        except Exception as error:
+            self._restore_hooks()
+            self._open_marker.unlink(missing_ok=True)
+            if self._mode == "online":
+                raise
+            # Training does not depend on W&B: the history and the CSV have everything.
+            log.warning("W&B is left out, it could not be opened: %s", str(error).strip().splitlines()[0])
+            self._is_open_here = False
+            return _NoRun()
+
+    def _init(self) -> Any:
+        os.environ.setdefault("WANDB_SILENT", "true")
+        import wandb
+
+        settings = wandb.Settings(
+            console="off", disable_git=True, disable_code=True, x_disable_stats=self.mode == "offline", silent=True,
+            finish_timeout=self._finish_timeout_s,
+        )  # fmt: skip
+        run = wandb.init(
+            **{**self._settings, "name": self._settings["name"] or self._default_name()},
+            id=self._run_id(),
+            resume="allow" if self.mode == "online" else None,
+            mode=self.mode,  # type: ignore[arg-type]
+            dir=str(self._directory.run_dir),
+            config=plain(handed_config() or {}),
+            settings=settings,
+            reinit="create_new",
+        )
+        log.info("W&B run %s (%s)%s", run.id, self.mode, f": {run.url}" if run.url else "")
+        return run
+
+    def _default_name(self) -> str:
+        folder = self._directory.run_dir
+        return f"{folder.parent.name}/{folder.name}"
+
+    def _run_id(self) -> str:
+        """The same for every attempt in this folder."""
+        file = self._folder / "run-id"
+        if not file.exists():
+            file.write_text(secrets.token_hex(5))
+        return file.read_text()
+
+    def _restore_hooks(self) -> None:
+        """W&B replaces `sys.exit` and `sys.excepthook` and never gives them back."""
+        if self._hooks is not None:
+            sys.excepthook, sys.exit = self._hooks
+            self._hooks = None
+
+
+class _NoRun:
+    """Stands in where there is no run: takes every call, says nothing."""
+
+    step = 0
+
+    def __getattr__(self, attribute: str) -> Any:
+        return _NoRun() if not attribute.startswith("__") else object.__getattribute__(self, attribute)
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> "_NoRun":
+        return self
+
+
+def has_api_key() -> bool:
+    """Whether W&B could log in: looks where W&B does, without importing it."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").partition("://")[2].partition("/")[0]
+    file = Path(os.environ.get("NETRC") or Path("~/.netrc").expanduser())
+    try:
+        return netrc.netrc(str(file)).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError, RuntimeError):
+        return False
+
+
+def plain(value: Any) -> Any:
+    """JSON's types only: paths and the like become text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

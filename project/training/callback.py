@@ -1,0 +1,173 @@
+"""The bridge between Lightning's hooks and the process tree: managers, states, heartbeats, stop requests, random state."""
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from lightning.pytorch.callbacks import Checkpoint
+
+from project.common.errors import ProjectError
+from project.common.managers import get_metrics_manager
+from project.common.managers.process_init import ensure_process_initialized
+from project.common.process_registry import heartbeat, set_state
+from project.common.stop import StopRequest, StopRequested, raise_if_stop_requested, stop_request
+from project.training.agreement import Agreement
+from project.training.checkpoint import Checkpoints, ends_epoch, may_save
+from project.training.rng import seed_process
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningModule, Trainer
+
+log = logging.getLogger(__name__)
+
+# What is kept back for saving and closing when a validation is finished after a stop was requested.
+_CLOSING_S = 3.0
+
+
+class ProcessCallback(Checkpoint):
+    """Runs in every rank, never in a worker. A Checkpoint to Lightning only so that it comes after all others: what it
+    saves holds their states.
+
+    Args:
+        config: The whole configuration, for the managers.
+        checkpoints: Saves on a stop and when one is due; None saves nothing.
+    """
+
+    def __init__(self, *, config: dict[str, Any], checkpoints: Checkpoints | None) -> None:
+        self._config = config
+        self._checkpoints = checkpoints
+        self._agreement: Agreement | None = None
+        self._evaluation: tuple[float, int] = (0.0, 0)
+        self._is_stepping = False
+
+    def setup(self, trainer: "Trainer", pl_module: "LightningModule", stage: str) -> None:
+        ensure_process_initialized(self._config)
+        leave_signals_alone(trainer)
+        self._agreement = self._agreement or Agreement(trainer.world_size)
+        raise_if_stop_requested()
+
+    def on_load_checkpoint(self, trainer: "Trainer", pl_module: "LightningModule", checkpoint: dict[str, Any]) -> None:
+        if trainer.state.fn == "fit":
+            get_metrics_manager().continue_from(checkpoint["global_step"])
+
+    def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        set_state("training")
+        heartbeat(trainer.global_step)
+
+    def on_train_batch_start(
+        self, trainer: "Trainer", pl_module: "LightningModule", batch: Any, batch_idx: int
+    ) -> None:
+        self._is_stepping = False
+        seed_process(self._config["seed"], trainer.global_rank, trainer.current_epoch, batch_idx)
+
+    def on_train_epoch_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        trainer.datamodule.start_epoch(trainer.current_epoch)
+
+    def on_before_optimizer_step(self, trainer: "Trainer", pl_module: "LightningModule", optimizer: Any) -> None:
+        self._is_stepping = True
+
+    def on_train_batch_end(
+        self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._is_stepping = False
+        heartbeat(trainer.global_step)
+        if _is_log_step(trainer):
+            loss = trainer.strategy.reduce(outputs["loss"].detach(), reduce_op="mean")
+            pl_module.write({"train/loss_step": float(loss), "train/lr": trainer.optimizers[0].param_groups[0]["lr"]})
+        if not may_save(trainer):
+            return
+        is_due = self._checkpoints is not None and self._checkpoints.is_due(trainer.global_step)
+        self._obey(trainer, pl_module, is_due=is_due)
+
+    def on_train_epoch_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        # `Checkpoints` has just saved.
+        self._obey(trainer, pl_module, is_due=False, is_saved=True)
+
+    def _obey(self, trainer: "Trainer", module: "LightningModule", *, is_due: bool, is_saved: bool = False) -> None:
+        assert self._agreement is not None, "setup comes first"
+        request = stop_request()
+        wish = max(1, request.exit_code) if request else 0
+        decision = self._agreement.decide(trainer.global_step, exit_code=wish, save=is_due, must=is_saved)
+        if (decision.save or decision.exit_code) and self._checkpoints is not None and not is_saved:
+            self._checkpoints.save(trainer, module)
+        if decision.exit_code:
+            raise StopRequested(request or _passed_on(decision.exit_code))
+
+    def on_validation_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        self._start_evaluation("validating")
+
+    def on_test_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        self._start_evaluation("testing")
+
+    def _start_evaluation(self, state: str) -> None:
+        set_state(state)
+        self._evaluation = (time.monotonic(), 0)
+
+    def on_validation_batch_end(
+        self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        heartbeat(trainer.global_step)
+        request = stop_request()
+        if request is None:
+            return
+        started, _ = self._evaluation
+        per_batch = (time.monotonic() - started) / (batch_idx + 1)
+        n_left = sum(trainer.num_val_batches) - batch_idx - 1
+        if not trainer.state.fn == "fit" or n_left * per_batch > request.seconds_left() - _CLOSING_S:
+            log.info("validation would take too long: going on later from the checkpoint before it")
+            raise StopRequested(request)
+
+    def on_test_batch_end(
+        self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        heartbeat(trainer.global_step)
+        raise_if_stop_requested()
+
+    def on_validation_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        set_state("training")
+        if trainer.state.fn == "fit" and not trainer.sanity_checking and not ends_epoch(trainer):
+            # `Checkpoints` has just saved.
+            self._obey(trainer, pl_module, is_due=False, is_saved=self._saves_after_validation)
+
+    @property
+    def _saves_after_validation(self) -> bool:
+        return self._checkpoints is not None and self._checkpoints.monitor is not None
+
+    def on_exception(self, trainer: "Trainer", pl_module: "LightningModule", exception: BaseException) -> None:
+        """Saves what was reached before a failing step. Alone only: other ranks would not come to save with us."""
+        if isinstance(exception, (StopRequested, ProjectError)) or trainer.world_size > 1 or self._checkpoints is None:
+            return
+        loop = trainer.fit_loop.epoch_loop
+        done = loop.batch_progress.current.processed
+        is_between = done > 0 and done % trainer.accumulate_grad_batches == 0 and not self._is_stepping
+        if trainer.training and is_between and not ends_epoch(trainer):
+            with contextlib.suppress(ProjectError):  # the failure itself is what has to be reported
+                self._checkpoints.save(trainer, pl_module)
+
+
+def _is_log_step(trainer: "Trainer") -> bool:
+    has_stepped = not trainer.fit_loop.epoch_loop._should_accumulate()
+    return has_stepped and trainer.global_step % trainer.log_every_n_steps == 0
+
+
+def _passed_on(exit_code: int) -> StopRequest:
+    return StopRequest(reason="another rank was asked to stop", exit_code=exit_code, deadline=time.monotonic() + 10)
+
+
+def leave_signals_alone(trainer: "Trainer") -> None:
+    """Keeps Lightning's signal handlers out: its one for SIGTERM calls a collective inside the handler.
+
+    Its broadcast of a flag before every step, which listens to rank 0 only, goes with it: `Agreement` does that.
+    """
+    connector, loop = trainer._signal_connector, trainer.fit_loop.epoch_loop
+    for owner, attribute in ((connector, "register_signal_handlers"), (loop, "_broadcast_sigterm_tensor")):
+        if not hasattr(owner, attribute):
+            raise RuntimeError(f"lightning: {type(owner).__name__}.{attribute} is gone; see where its handlers moved")
+        setattr(owner, attribute, _do_nothing)
+
+
+def _do_nothing() -> None:
+    pass

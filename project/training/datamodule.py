@@ -1,0 +1,106 @@
+"""The LightningDataModule: loaders over the data manager's rows, in the batch manager's order."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightning.pytorch import LightningDataModule
+from torch.utils.data import DataLoader
+
+from project.common.errors import DataError
+from project.common.identity import current_identity
+from project.common.managed_process import ManagedContext
+from project.common.managers import get_batch_manager, get_cuda_manager, get_data_manager
+from project.common.samplers import EpochBatchSampler
+from project.training.checkpoint import position
+from project.training.rng import generator
+from project.training.workers import start_worker
+
+_SPLIT_NUMBERS = {"train": 0, "val": 1, "test": 2}
+
+
+class DataModule(LightningDataModule):
+    """Makes this rank's loaders.
+
+    Args:
+        loader: The configuration's `loader`; what concerns workers is left out without any.
+        seed: For what the loaders draw themselves.
+        test_split: The split that testing uses.
+    """
+
+    def __init__(self, *, loader: Mapping[str, Any], seed: int, test_split: str = "test") -> None:
+        super().__init__()
+        identity = current_identity()
+        self._rank = (identity.rank if identity else 0) or 0
+        self._world_size = identity.world_size if identity else 1
+        self._loader = loader
+        self._seed = seed
+        self._test_split = test_split
+        self._train_sampler: EpochBatchSampler | None = None
+
+    @property
+    def train_sampler(self) -> EpochBatchSampler:
+        """This rank's share of each epoch; its `len` is the number of micro-batches."""
+        if self._train_sampler is None:
+            lengths = get_data_manager().lengths("train")
+            batches = get_batch_manager()
+            self._train_sampler = batches.train_sampler(lengths, rank=self._rank, world_size=self._world_size)
+        return self._train_sampler
+
+    def train_dataloader(self) -> DataLoader:
+        assert self.trainer is not None, "Lightning sets it"
+        self.train_sampler.set_position(*position(self.trainer))
+        return self._make("train", self.train_sampler, n_workers=self._loader["num_workers"])
+
+    def start_epoch(self, epoch: int) -> None:
+        """Before each epoch's iterator is made: Lightning tells an epoch to samplers only, not to batch samplers."""
+        self.train_sampler.set_position(epoch, 0)
+
+    def val_dataloader(self) -> DataLoader:
+        return self._evaluation_loader("val")
+
+    def test_dataloader(self) -> DataLoader:
+        return self._evaluation_loader(self._test_split)
+
+    def _evaluation_loader(self, split: str) -> DataLoader:
+        data = get_data_manager()
+        if not data.n_rows(split):
+            raise DataError(f"task.data: the split {split!r} has no rows; there are {', '.join(data.splits)}")
+        sampler = get_batch_manager().eval_sampler(
+            data.n_rows(split), lengths=data.lengths(split), rank=self._rank, world_size=self._world_size
+        )
+        return self._make(split, sampler, n_workers=self._loader["num_workers_eval"])
+
+    def _make(self, split: str, sampler: Any, *, n_workers: int) -> DataLoader:
+        options: dict[str, Any] = {}
+        if n_workers > 0:
+            options = {
+                "num_workers": n_workers,
+                "multiprocessing_context": ManagedContext(n_workers=n_workers),
+                "worker_init_fn": start_worker,
+                "persistent_workers": self._loader["persistent_workers"],
+                "prefetch_factor": self._loader["prefetch_factor"],
+                "timeout": self._loader["timeout_s"],
+            }
+        return DataLoader(
+            get_data_manager().rows(split, seed=self._seed),
+            batch_sampler=sampler,
+            collate_fn=get_batch_manager().collate(),
+            # Without one of its own, iterating would draw from the process's random state.
+            generator=generator(self._seed, self._rank, _SPLIT_NUMBERS.get(split, 3)),
+            pin_memory=self._loader["pin_memory"] and get_cuda_manager().accelerator == "cuda",
+            **options,
+        )
+
+
+def optimizer_steps(*, n_batches: int, accumulation: int, trainer: Mapping[str, Any]) -> int | None:
+    """Optimizer steps that the trainer's settings come to; None when only time or a metric ends the training.
+
+    Lightning's own estimate makes the loaders before a checkpoint's position is restored.
+    """
+    limit = trainer.get("limit_train_batches", 1.0)
+    n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * (1.0 if limit is None else limit))
+    max_epochs, max_steps = trainer["max_epochs"], trainer["max_steps"]
+    by_epochs = max_epochs * -(-n_batches // accumulation) if max_epochs is not None and max_epochs >= 0 else None
+    by_steps = max_steps if max_steps is not None and max_steps >= 0 else None
+    ends = [end for end in (by_epochs, by_steps) if end is not None]
+    return min(ends) if ends else None

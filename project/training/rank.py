@@ -1,0 +1,321 @@
+"""What a rank does: managers, data, model, training, and one plain record of the result."""
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.loggers import Logger
+
+from project.common.identity import Identity, current_identity
+from project.common.managers import (
+    get_amp_manager,
+    get_batch_manager,
+    get_cuda_manager,
+    get_data_manager,
+    get_directory_manager,
+    get_metrics_manager,
+    get_model_manager,
+    get_tokenizer_manager,
+    get_wandb_manager,
+)
+from project.common.managers.process_init import ensure_process_initialized
+from project.common.process_registry import heartbeat, set_state
+from project.common.stop import StopRequested, raise_if_stop_requested
+from project.common.whitelist import instantiate
+from project.training.callback import ProcessCallback
+from project.training.checkpoint import Checkpoints, ManagedCheckpointIO
+from project.training.datamodule import DataModule, optimizer_steps
+from project.training.environment import RankEnvironment, RankStrategy, process_group
+from project.training.loggers import HistoryLogger
+from project.training.module import Module
+from project.training.rng import seed_process
+
+log = logging.getLogger(__name__)
+
+# Settings of `trainer` that managers answer.
+_NOT_FOR_THE_TRAINER = frozenset({"accelerator", "devices", "num_nodes"})
+# The group's own limit when no stall watch is set; with one, the watch names the rank before the group gives up.
+_GROUP_TIMEOUT_S = 1800.0
+
+
+def run_rank(config: dict[str, Any]) -> dict[str, Any]:
+    """Trains in this process, whose identity is a rank; the others of its group do the same.
+
+    Returns:
+        Plain data: `metrics`, `rows` of the final table, `best_checkpoint`, `last_checkpoint`, `epoch`, `step`,
+        `stop_reason`, `train_s`.
+    """
+    quiet_libraries()
+    ensure_process_initialized(config)
+    set_state("building managers")
+    wandb = get_wandb_manager()  # a missing key is found before the data is prepared
+    exit_code = 1
+    try:
+        record = _run_function(config) if config["task"]["run"] is not None else _run_training(config)
+        exit_code = 0
+        return record
+    except StopRequested as stop:
+        exit_code = stop.request.exit_code
+        raise
+    finally:
+        set_state("closing")
+        wandb.finish(exit_code)
+
+
+def quiet_libraries() -> None:
+    """Leaves out what libraries say at every start and nobody acts on."""
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in (
+        ".*does not have many workers.*",
+        ".*sync_dist=True.*",
+        ".*is smaller than the logging interval.*",
+        ".*exists and is not empty.*",
+        ".*dataloader is not resumable.*",
+        ".*find_unused_parameters=True was specified.*",
+        ".*was called before the ``update`` method.*",
+        ".*GPU available but not used.*",
+    ):
+        warnings.filterwarnings("ignore", message)
+
+
+def _run_function(config: dict[str, Any]) -> dict[str, Any]:
+    """A task without Lightning: one function, told how to report."""
+    loggers = make_loggers(config)
+    last_step = 0
+
+    def report(step: int, metrics: Mapping[str, float]) -> None:
+        nonlocal last_step
+        last_step = step
+        heartbeat(step)
+        for logger in loggers:
+            logger.log_metrics(dict(metrics), step=step)
+        raise_if_stop_requested()
+
+    started = time.monotonic()
+    seed_process(config["seed"])
+    set_state("training")
+    function: Callable[..., Mapping[str, float]] = instantiate(config["task"]["run"], _partial_=True)
+    metrics = {name: float(value) for name, value in function(report=report).items()}
+    for logger in loggers:
+        logger.log_metrics(metrics, step=last_step)
+        logger.finalize("success")
+    return _record(metrics, step=last_step, stop_reason="returned", train_s=time.monotonic() - started)
+
+
+def _run_training(config: dict[str, Any]) -> dict[str, Any]:
+    identity = current_identity()
+    assert identity is not None, "a rank knows that it is one"
+    cuda = get_cuda_manager()
+    group = process_group(
+        identity,
+        run_dir=get_directory_manager().run_dir,
+        has_cuda=cuda.accelerator == "cuda",
+        timeout_s=config["processes"]["stall_timeout_s"] or _GROUP_TIMEOUT_S,
+    )
+    with group:
+        return Training(config, identity).run()
+
+
+class Training:
+    """One training of one rank, from the configuration to the record.
+
+    Args:
+        config: Resolved, plain.
+        identity: This rank's.
+    """
+
+    def __init__(self, config: dict[str, Any], identity: Identity) -> None:
+        self._config = config
+        self._identity = identity
+        raise_if_stop_requested()
+        get_data_manager().prepare()
+        raise_if_stop_requested()
+        self.datamodule = DataModule(loader=config["loader"], seed=config["seed"])
+        self.accumulation = get_batch_manager().accumulation(identity.world_size)
+        self.module = make_module(config, total_steps=self._total_steps())
+        get_batch_manager().refuse_single_rows(self.module, self.datamodule.train_sampler)
+        callbacks = [instantiate(node) for node in config["callbacks"].values() if node is not None]
+        self.checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
+        callbacks.append(ProcessCallback(config=config, checkpoints=self.checkpoints))
+        self.trainer = make_trainer(
+            config, identity=identity, callbacks=callbacks, loggers=make_loggers(config), accumulation=self.accumulation
+        )
+
+    def _total_steps(self) -> int | None:
+        n_batches = len(self.datamodule.train_sampler)
+        return optimizer_steps(n_batches=n_batches, accumulation=self.accumulation, trainer=self._config["trainer"])
+
+    def run(self) -> dict[str, Any]:
+        """Trains, evaluates the checkpoint that is kept, and sums up."""
+        started = time.monotonic()
+        self.trainer.fit(self.module, datamodule=self.datamodule, ckpt_path=self._start_from())
+        train_s = time.monotonic() - started
+        epoch, step = self.trainer.current_epoch, self.trainer.global_step
+        self._ensure_validated()
+        kept = self._kept_checkpoint()
+        metrics = self._metrics_of_kept()
+        if self._config["task"]["test"] and get_data_manager().n_rows("test"):
+            metrics |= self._test(kept)
+        get_metrics_manager().write_final(metrics)
+        return _record(
+            metrics,
+            step=step,
+            epoch=epoch,
+            stop_reason=self._stop_reason(),
+            train_s=train_s,
+            checkpoints=self.checkpoints,
+        )
+
+    def _start_from(self) -> Path | None:
+        """The checkpoint to go on from: this run's own after an interruption, else the one that was asked for."""
+        models = get_model_manager()
+        path = models.newest_intact() if self._identity.attempt > 1 else None
+        if path is None and self._config["ckpt_path"] is not None:
+            path = Path(self._config["ckpt_path"])
+        if path is None:
+            get_metrics_manager().continue_from(-1)
+            return None
+        state = models.load(path)
+        models.check_fits(self.module, state.get("state_dict", {}), path=path)
+        log.info("goes on from %s, step %s", path, state.get("global_step"))
+        return path
+
+    def _ensure_validated(self) -> None:
+        """A training that ended before its first validation has an objective, too."""
+        if self.trainer.fast_dev_run or not get_data_manager().n_rows("val"):
+            return
+        if self._config["objective"]["metric"] not in get_metrics_manager().names:
+            self.trainer.validate(self.module, datamodule=self.datamodule, verbose=False)
+
+    def _kept_checkpoint(self) -> Path | None:
+        if self.checkpoints is None or self.checkpoints.best_step < 0:
+            return None
+        return self.checkpoints.best_path
+
+    def _metrics_of_kept(self) -> dict[str, float]:
+        return get_metrics_manager().values_at(self.checkpoints.best_step if self._kept_checkpoint() else None)
+
+    def _test(self, kept: Path | None) -> dict[str, float]:
+        if kept is not None:
+            self.module.load_state_dict(get_model_manager().load(kept)["state_dict"])
+        [values] = self.trainer.test(self.module, datamodule=self.datamodule, verbose=False)
+        return {name: float(value) for name, value in values.items()}
+
+    def _stop_reason(self) -> str:
+        stoppers = [c for c in self.trainer.callbacks if isinstance(c, EarlyStopping) and c.stopped_epoch]
+        if stoppers:
+            return f"{stoppers[0].monitor} stopped improving"
+        if 0 <= self.trainer.max_steps <= self.trainer.global_step:
+            return "trainer.max_steps reached"
+        if self.trainer.max_epochs is not None and 0 <= self.trainer.max_epochs <= self.trainer.current_epoch:
+            return "trainer.max_epochs reached"
+        return "trainer.max_time reached" if self._config["trainer"]["max_time"] else "stopped by a callback"
+
+
+def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) -> Module:
+    """The LightningModule of a configuration, its weights drawn from the seed alone: equal on all ranks."""
+    labels = get_data_manager().labels
+    n_labels = len(labels) or None
+    seed_process(config["seed"])
+    model = get_model_manager().build(n_labels=n_labels)
+    counts = get_model_manager().parameter_counts(model)
+    log.info("%s: %s parameters, %s trained", type(model).__name__, f"{counts['total']:,}", f"{counts['trainable']:,}")
+    module = Module(
+        model=model,
+        optimizer=config["task"]["optimizer"],
+        scheduler=config["task"]["scheduler"],
+        n_labels=n_labels,
+        total_steps=total_steps,
+    )
+    tokenizer = get_tokenizer_manager()
+    module.facts = {
+        "config": dict(config),
+        "labels": labels,
+        "data": get_data_manager().fingerprint,
+        "tokenizer": tokenizer.as_bytes(),
+    }
+    return module
+
+
+def make_loggers(config: Mapping[str, Any]) -> list[Logger]:
+    """The history, and what the `logger` group adds."""
+    return [HistoryLogger(), *(instantiate(node) for node in config["logger"].values() if node is not None)]
+
+
+def make_trainer(
+    config: Mapping[str, Any],
+    *,
+    identity: Identity,
+    callbacks: list[Callback],
+    loggers: list[Logger],
+    accumulation: int,
+) -> Trainer:
+    """Lightning's Trainer for this rank."""
+    cuda = get_cuda_manager()
+    options = {key: value for key, value in config["trainer"].items() if key not in _NOT_FOR_THE_TRAINER}
+    if identity.world_size > 1:
+        options |= {"strategy": _ddp(cuda, identity), "devices": "auto" if cuda.accelerator == "cuda" else identity.world_size}
+    else:
+        options |= {"devices": [cuda.device.index or 0] if cuda.accelerator == "cuda" else 1}
+    return Trainer(
+        **options,
+        accelerator=cuda.accelerator,
+        precision=get_amp_manager().lightning_precision(),
+        accumulate_grad_batches=accumulation,
+        callbacks=callbacks,
+        logger=loggers,
+        plugins=[RankEnvironment(identity), ManagedCheckpointIO()],
+        use_distributed_sampler=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=get_directory_manager().run_dir,
+    )
+
+
+def _ddp(cuda: Any, identity: Identity) -> RankStrategy:
+    # From three ranks on gloo sums in another order once DDP has rebuilt its buckets, so a resumed run would differ in
+    # the last bit; looking for unused parameters keeps DDP from rebuilding.
+    keep_buckets = cuda.accelerator == "cpu" and identity.world_size > 2
+    return RankStrategy(
+        parallel_devices=[cuda.device] * identity.world_size,
+        cluster_environment=RankEnvironment(identity),
+        find_unused_parameters=keep_buckets,
+    )
+
+
+def _record(
+    metrics: Mapping[str, float],
+    *,
+    step: int,
+    stop_reason: str,
+    train_s: float,
+    epoch: int = 0,
+    checkpoints: Checkpoints | None = None,
+) -> dict[str, Any]:
+    best = checkpoints.best_path if checkpoints is not None and checkpoints.best_step >= 0 else None
+    last = checkpoints.last_path if checkpoints is not None else None
+    return {
+        "metrics": dict(metrics),
+        "rows": table_rows(metrics),
+        "best_checkpoint": str(best) if best is not None and best.exists() else None,
+        "last_checkpoint": str(last) if last is not None and last.exists() else None,
+        "epoch": epoch,
+        "step": step,
+        "stop_reason": stop_reason,
+        "train_s": round(train_s, 3),
+    }
+
+
+def table_rows(metrics: Mapping[str, float]) -> list[dict[str, Any]]:
+    """One row a split, one column a metric."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name, value in metrics.items():
+        split, _, metric = name.rpartition("/")
+        rows.setdefault(split, {"split": split})[metric] = value
+    return list(rows.values())

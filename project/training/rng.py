@@ -1,0 +1,35 @@
+"""Random state as a function of numbers, so that it never has to be saved."""
+
+import random
+from typing import Any
+
+_MASK = (1 << 63) - 1
+
+
+def mix(*numbers: int) -> int:
+    """One seed from several numbers; neighbours give unrelated seeds (the mixer of SplitMix64)."""
+    value = 0
+    for number in numbers:
+        value = (value + number + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+        value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+        value ^= value >> 31
+    return value & _MASK
+
+
+def seed_process(*numbers: int) -> None:
+    """Seeds Python, NumPy and torch (CPU and CUDA) of this process."""
+    import numpy
+    import torch
+
+    seed = mix(*numbers)
+    random.seed(seed)
+    numpy.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the legacy state is what libraries draw from
+    torch.manual_seed(seed)
+
+
+def generator(*numbers: int) -> Any:
+    """A torch generator of its own, so that iterating a loader draws nothing from the process's."""
+    import torch
+
+    return torch.Generator().manual_seed(mix(*numbers))
