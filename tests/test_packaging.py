@@ -269,7 +269,7 @@ def test_says_how_to_name_another_python_when_there_is_none(checkout: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_and_configuration_file(tmp_path: Path) -> None:
+def test_the_wheel_holds_all_of_the_package_and_the_configuration_but_what_is_local(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     for name in ("setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
@@ -277,8 +277,10 @@ def test_the_wheel_holds_every_module_and_configuration_file(tmp_path: Path) -> 
             shutil.copy(ROOT / name, source)
     for name in ("project", "conf"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "local"))
-    expected = {path.relative_to(source).as_posix() for path in (source / "project").rglob("*.py")}
+    expected = {path.relative_to(source).as_posix() for path in (source / "project").rglob("*") if path.is_file()}
     expected |= {f"project/{path.relative_to(source).as_posix()}" for path in (source / "conf").rglob("*.yaml")}
+    (source / "conf/local").mkdir()
+    (source / "conf/local/mine.yaml").touch()
 
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, "."], cwd=source, check=True, timeout=110)
