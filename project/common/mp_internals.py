@@ -87,7 +87,7 @@ def _spawn_server(settings: dict[str, Any], *, fds: list[int]) -> int:
         )
         executable = spawn.get_executable()
         arguments = [executable, *util._args_from_interpreter_flags(), "-c", code]
-        pid = util.spawnv_passfds(executable, arguments, [*fds, settings_r])
+        pid = util.spawnv_passfds(os.fsencode(executable), arguments, [*fds, settings_r])
         with os.fdopen(settings_w, "w") as file:
             json.dump(settings, file)
         return pid

@@ -42,7 +42,8 @@ READ_AT_IMPORT = ("HF_", "TORCH_", "OMP_", "MKL_", "OPENBLAS_", "ARROW_", "TRANS
 
 class _Server:
     def __init__(self, handle: mp_internals.ServerHandle, report_fd: int) -> None:
-        self.handle, self.report_fd, self.report = handle, report_fd, None  # type: ignore[var-annotated]
+        self.handle, self.report_fd = handle, report_fd
+        self.report: dict[str, Any] | None = None
         self.started = time.monotonic()
         self.pidfd = os.pidfd_open(handle.pid) if hasattr(os, "pidfd_open") else None
 
