@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from project.common.errors import ConfigError
-from project.common.manager_graph import ManagerGraph, parse_roles, suggest
+from project.common.manager_graph import ManagerGraph, parse_roles
 from project.common.plain_config import as_plain
-from project.common.signatures import accepts, describe, misfits
+from project.common.signatures import accepts, describe, misfits, suggest
 from project.common.whitelist import authorize, find_harmful
 
 TOP_LEVEL_KEYS = (
     *("name", "seed", "tags", "resume", "ckpt_path", "objective", "paths", "processes", "managers"),
     *("task", "loader", "trainer", "callbacks", "logger", "user"),
 )
+_CHOICES_OF_PROCESSES = ("start_method", "roles")
 START_METHODS = ("auto", "forkserver", "spawn")
 
 # Nodes below these keys are built as they stand; code adds arguments to all others when it builds them.
@@ -46,7 +47,8 @@ _RULES: Mapping[str, _Rule] = {
     "processes.close_timeout_s": _AMOUNT_OR_NONE,
     "processes.stall_timeout_s": _AMOUNT_OR_NONE,
     "processes.max_restarts": _Rule(kind=int, least=0),
-    "processes.threads": _COUNT_OR_NONE,
+    "processes.threads": _Rule(kind=int | None, least=1, words=("auto",)),
+    "processes.inline": _Rule(kind=bool),
     "trainer.devices": _Rule(kind=int | list[int], least=1, words=("auto",)),
     "trainer.num_nodes": _COUNT,
     "trainer.max_epochs": _Rule(kind=int | None, least=-1),
@@ -77,7 +79,8 @@ def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) ->
         lambda config: _check_top_level(config, (*TOP_LEVEL_KEYS, *extra_keys)),
         _check_missing,
         find_harmful,
-        _check_managers,
+        lambda config: ManagerGraph.read(config).problems,
+        _check_processes,
         _check_roles,
         _check_start_method,
         _check_rules,
@@ -117,15 +120,12 @@ def _check_missing(config: Any, key: str = "") -> Iterator[str]:
             yield from _check_missing(value, f"{key}.{n}")
 
 
-def _check_managers(config: Mapping[str, Any]) -> Iterator[str]:
-    graph = ManagerGraph.read(config)
-    yield from graph.problems
-    for node in graph.nodes.values():
-        key = f"managers.{node.name}"
-        for argument in node.arguments:
-            if argument in node.managers_by_annotation():
-                yield f"{key}.{argument}: is a manager, which the container gives; remove the key"
-        yield from misfits(key, node.cls, node.arguments, given_later=(*node.needs, *node.wishes))
+def _check_processes(config: Mapping[str, Any]) -> Iterator[str]:
+    known = [key.partition(".")[2] for key in _RULES if key.startswith("processes.")]
+    known += _CHOICES_OF_PROCESSES
+    for name in _section(config, "processes"):
+        if name not in known and name != "allow":  # which `find_harmful` refuses with the reason
+            yield f"processes.{name}: is no setting of processes; {suggest(name, known)}"
 
 
 def _check_roles(config: Mapping[str, Any]) -> Iterator[str]:

@@ -13,8 +13,9 @@ from typing import Any
 
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
 from project.common.identity import Identity
-from project.common.manager_graph import ManagerGraph, ManagerNode, suggest
+from project.common.manager_graph import ManagerGraph, ManagerNode
 from project.common.plain_config import as_plain
+from project.common.signatures import suggest
 from project.common.stop import StopRequested, stop_request
 from project.common.whitelist import instantiate, refuse_harmful
 

@@ -1,17 +1,15 @@
 """Which manager needs which: read from constructor signatures, without building anything."""
 
-import difflib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from project.common.errors import ConfigError
 from project.common.identity import Role
+from project.common.signatures import HYDRA_KEYS, misfits, suggest
 from project.common.whitelist import authorize
-
-HYDRA_KEYS = frozenset({"_target_", "_partial_", "_recursive_", "_convert_", "_args_", "_isolate_"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +28,6 @@ class ManagerNode:
     needs: tuple[str, ...]
     wishes: tuple[str, ...]
     arguments: Mapping[str, Any]
-
-    def managers_by_annotation(self) -> tuple[str, ...]:
-        """Parameters that are annotated as another manager."""
-        return tuple(
-            name for name, parameter in read_parameters(self.cls).items() if _is_annotated_as_manager(parameter)
-        )
 
 
 class ManagerGraph:
@@ -109,14 +101,6 @@ def parse_roles(names: Iterable[str], *, key: str) -> frozenset[Role]:
     return frozenset(Role(name) for name in names)
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Returns the end of an error text: what was probably meant, and what there is."""
-    names = sorted(map(str, known))
-    close = difflib.get_close_matches(str(name), names, n=1)
-    there_is = f"there is {', '.join(names)}" if names else "there is none"
-    return f"did you mean '{close[0]}'? {there_is}" if close else there_is
-
-
 def _read_node(name: str, settings: Any, *, configured: Mapping[str, Any], roles: Any) -> ManagerNode:
     key = f"managers.{name}"
     if not isinstance(settings, Mapping) or not settings.get("_target_"):
@@ -159,13 +143,18 @@ def _is_annotated_as_manager(parameter: inspect.Parameter) -> bool:
     return text.replace("| None", "").strip("'\" ").endswith("Manager")
 
 
-def _judge(node: ManagerNode, nodes: Mapping[str, ManagerNode]) -> Iterable[str]:
+def _judge(node: ManagerNode, nodes: Mapping[str, ManagerNode]) -> Iterator[str]:
+    key = f"managers.{node.name}"
     for need in node.needs:
         if need not in nodes:
-            yield f"managers.{node.name}: needs '{need}', which is not configured; add managers/{need} to the defaults"
+            yield f"{key}: needs '{need}', which is not configured; add managers/{need} to the defaults"
         elif missing := node.roles - nodes[need].roles:
             names = ", ".join(sorted(missing))
             yield (
                 f"processes.roles.{node.name}: includes {names}, where its need '{need}' is not; "
                 f"leave {names} out, or add it to processes.roles.{need}"
             )
+    for parameter in read_parameters(node.cls).values():
+        if parameter.name in node.arguments and _is_annotated_as_manager(parameter):
+            yield f"{key}.{parameter.name}: is a manager, which the container gives; remove the key"
+    yield from misfits(key, node.cls, node.arguments, given_later=(*node.needs, *node.wishes))

@@ -92,7 +92,7 @@ def _unbecome(before: Identity | None) -> None:
     _replaced = None
     set_identity(before)
     if _shares_identity:
-        handover.share_identity(before)
+        handover.share_identity(None)
         _shares_identity = False
 
 

@@ -1,13 +1,13 @@
 """Whether a configuration node fits what it would call: names, missing arguments and types, without calling it."""
 
+import difflib
 import inspect
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Literal, Union
 
-from project.common.manager_graph import HYDRA_KEYS, suggest
-
+HYDRA_KEYS = frozenset({"_target_", "_partial_", "_recursive_", "_convert_", "_args_", "_isolate_"})
 _NUMBERS: Mapping[type, tuple[type, ...]] = {int: (int,), float: (int, float)}
 _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
@@ -35,6 +35,14 @@ def misfits(
         *_missing(key, label, node, parameters, given_later),
         *_mistyped(key, target, named, parameters),
     ]
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Returns the end of an error text: what was probably meant, and what there is."""
+    names = sorted(map(str, known))
+    close = difflib.get_close_matches(str(name), names, n=1)
+    there_is = f"there is {', '.join(names)}" if names else "there is none"
+    return f"did you mean '{close[0]}'? {there_is}" if close else there_is
 
 
 def accepts(annotation: Any, value: Any) -> bool:

@@ -156,6 +156,8 @@ def _judge(path: str, value: Any, patterns: Sequence[str]) -> list[str]:
         problem = f"a configuration cannot allow targets; {_remedy()}"
     elif key == "trust_remote_code" and value:
         problem = "code from a hub would run unread; download it, read it, and put it into your tasks"
+    elif key == "weights_only" and value is False:
+        problem = "a checkpoint could run any code when it is loaded; leave it at true"
     return [f"{path}: {problem}"] if problem else []
 
 

@@ -1,0 +1,138 @@
+"""ensure_process_initialized in children that a user starts, by each start method, and in forks."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from project.common import managers
+from project.common.errors import ConfigError, NotInitializedError
+from project.common.identity import Identity, Role, current_identity, set_identity
+from project.common.managers.process_init import ensure_process_initialized
+from project.common.whitelist import ALLOW_VARIABLE
+from tests.helpers import managers as doubles
+from tests.helpers.managers import config_of
+
+DEADLINE_S = 60
+CONFIG = config_of("roof", "house", "ground", ground={"depth": 3})
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(ALLOW_VARIABLE, doubles.ALLOWED)
+    yield
+    managers.cleanup_managers()
+    set_identity(None)
+
+
+def in_child(method: str, target: Callable[..., None], *arguments: Any) -> Any:
+    """Returns what a child of the user's own `multiprocessing` answers."""
+    context = multiprocessing.get_context(method)
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=target, args=(there, *arguments))
+    process.start()
+    there.close()
+    try:
+        assert here.poll(DEADLINE_S), "the child did not answer"
+        return here.recv()
+    finally:
+        process.join(DEADLINE_S)
+        here.close()
+        assert process.exitcode == 0
+
+
+def test_a_users_child_becomes_a_worker_with_managers_of_its_own(start_method: str) -> None:
+    assert in_child(start_method, doubles.use_as_worker, CONFIG) == ("worker", 3)
+
+
+def test_a_users_child_of_an_initialised_script_works_too(start_method: str) -> None:
+    managers.initialize_factory(CONFIG)
+    managers.get_manager("roof")
+
+    assert in_child(start_method, doubles.use_as_worker, CONFIG) == ("worker", 3)
+
+
+def test_a_child_that_forgot_it_is_told_the_call(start_method: str) -> None:
+    text = in_child(start_method, doubles.use_too_early)
+
+    assert text.startswith("NotInitializedError: managers.house: asked for in ")
+    assert "ensure_process_initialized(config) is missing here" in text
+
+
+def test_a_child_may_say_its_role() -> None:
+    assert in_child("spawn", doubles.use_as_rank, CONFIG) == "rank"
+
+
+def test_a_child_keeps_the_identity_that_its_entry_gave() -> None:
+    assert in_child("spawn", doubles.use_handed_identity, CONFIG) == "rank1-worker3"
+
+
+def test_after_initialize_factory_the_same_configuration_is_no_second_start() -> None:
+    managers.initialize_factory(CONFIG)
+    ensure_process_initialized(CONFIG)
+
+    identity = current_identity()
+    assert identity is not None
+    assert identity.role == Role.RANK
+
+
+def test_another_configuration_is_refused() -> None:
+    ensure_process_initialized(CONFIG)
+
+    with pytest.raises(ConfigError, match=r"managers\.ground\.depth: 1, not 3"):
+        ensure_process_initialized(config_of("roof", "house", "ground", ground={"depth": 1}))
+
+
+def test_without_a_configuration_and_none_handed_over_it_says_so() -> None:
+    with pytest.raises(NotInitializedError, match="was handed no configuration; call it with one"):
+        ensure_process_initialized()
+
+
+@pytest.mark.parametrize("has_managers", [True, False])
+def test_a_users_fork_of_a_rank_becomes_its_worker(has_managers: bool) -> None:
+    set_identity(Identity(role=Role.RANK, rank=1, world_size=2))
+    if has_managers:
+        managers.initialize_factory(CONFIG)
+        managers.get_manager("roof")
+
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            ensure_process_initialized(CONFIG)
+            ensure_process_initialized(CONFIG)
+            ground = managers.get_manager("ground")
+            os.write(write_end, f"{ground.identity.label} {ground.depth} {ground.pid == os.getpid()}".encode())
+        except Exception as error:  # noqa: BLE001 - sent to the parent, which asserts on it
+            os.write(write_end, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    os.waitpid(child, 0)
+    with os.fdopen(read_end) as pipe:
+        assert pipe.read() == "rank1-worker0 3 True"
+
+
+def test_a_fork_of_a_process_that_had_started_cuda_is_refused() -> None:
+    """There is no CUDA here, so torch's own answer to the question is set; what we make of it is real."""
+    torch = pytest.importorskip("torch")
+    managers.initialize_factory(CONFIG)
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        torch.cuda._is_in_bad_fork = lambda: True
+        try:
+            ensure_process_initialized(CONFIG)
+        except Exception as error:  # noqa: BLE001 - sent to the parent, which asserts on it
+            os.write(write_end, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    os.waitpid(child, 0)
+    with os.fdopen(read_end) as pipe:
+        text = pipe.read()
+
+    assert text.startswith(f"ProcessBoundaryError: pid {child}: is a fork of rank0")
+    assert "spawn or forkserver" in text
