@@ -180,7 +180,7 @@ class CUDAManager(BaseProcessManager):
         torch.set_float32_matmul_precision(before["matmul"])
         torch.backends.cudnn.allow_tf32 = before["cudnn_tf32"]
         torch.backends.cudnn.benchmark = before["cudnn_benchmark"]
-        torch.use_deterministic_algorithms(before["deterministic"])
+        _set_deterministic(before["deterministic"])
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
@@ -238,14 +238,22 @@ class CUDAManager(BaseProcessManager):
         torch.set_float32_matmul_precision(self.matmul_precision)
         torch.backends.cudnn.allow_tf32 = self.matmul_precision != "highest"
         torch.backends.cudnn.benchmark = self.cudnn_benchmark and not self.deterministic
-        if self.deterministic:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts, which is later
-        torch.use_deterministic_algorithms(self.deterministic)
+        _set_deterministic(self.deterministic)
         if self.accelerator == "cuda":
             torch.cuda.set_device(self.device)
             if self.memory_fraction is not None:
                 torch.cuda.set_per_process_memory_fraction(self.memory_fraction, self.device)
         log.info("device: %s, %d for this job on this machine", self.device, len(numbers))
+
+
+def _set_deterministic(is_wanted: bool) -> None:
+    import torch
+
+    if torch.are_deterministic_algorithms_enabled() == is_wanted:
+        return  # saying it again would import torch's compiler, which takes seconds
+    if is_wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts, which is later
+    torch.use_deterministic_algorithms(is_wanted)
 
 
 def _n_cores() -> int:

@@ -1,6 +1,7 @@
 """The device of this process, and that only ranks touch one."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -92,7 +93,9 @@ def test_cuda_where_there_is_none_is_an_error() -> None:
         CUDAManager(accelerator="gpu")
 
 
-def test_process_wide_settings_are_set_back_on_closing() -> None:
+def test_process_wide_settings_are_set_back_on_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # torch sets it on the way
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     cuda = CUDAManager(accelerator="cpu", deterministic=True, matmul_precision="high")
     assert torch.are_deterministic_algorithms_enabled()
     assert torch.get_float32_matmul_precision() == "high"
