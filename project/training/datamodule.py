@@ -84,7 +84,7 @@ class DataModule(LightningDataModule):
         return DataLoader(
             get_data_manager().rows(split, seed=self._seed),
             batch_sampler=sampler,
-            collate_fn=get_batch_manager().collate(),
+            collate_fn=get_batch_manager().collate,
             # Without one of its own, iterating would draw from the process's random state.
             generator=generator(self._seed, self._rank, _SPLIT_NUMBERS.get(split, 3)),
             pin_memory=self._loader["pin_memory"] and get_cuda_manager().accelerator == "cuda",

@@ -25,10 +25,16 @@ class Module(LightningModule):
     Args:
         model: Built by the model manager.
         optimizer: Node of a torch optimizer; gets the parameters in two groups, norms and biases without decay.
-        scheduler: Node of a schedule, stepped with the optimizer, or None for a constant rate. `warmup_fraction` and
-            the number of steps reach it under the names that it has for them.
+        scheduler: Node of a schedule, stepped with the optimizer, or None for a constant rate. The number of steps and
+            the warm-up reach it under the names that it has for them.
+        warmup_fraction: Share of all steps in which the learning rate rises; None leaves it to the schedule.
         n_labels: Classes, for the metrics; None when rows have no label.
         total_steps: Optimizer steps of the whole training; None when there is no end to them.
+
+    Attributes:
+        predictions: A list keeps what testing predicts; None keeps nothing.
+        latest: Split to its metrics when they were last computed.
+        facts: Plain data that goes into every checkpoint.
     """
 
     def __init__(
@@ -37,6 +43,7 @@ class Module(LightningModule):
         model: nn.Module,
         optimizer: Mapping[str, Any],
         scheduler: Mapping[str, Any] | None,
+        warmup_fraction: float | None,
         n_labels: int | None,
         total_steps: int | None,
     ) -> None:
@@ -49,8 +56,11 @@ class Module(LightningModule):
             {f"{split}_scores": metrics.collection(split, n_labels=n_labels) for split in SPLITS}
         )
         self.predictions: list[dict[str, Tensor]] | None = None
+        self.latest: dict[str, dict[str, float]] = {}
+        self.facts: dict[str, Any] = {}
         self._optimizer = optimizer
         self._scheduler = scheduler
+        self._warmup_fraction = warmup_fraction
         self._total_steps = total_steps
 
     def forward(self, **inputs: Tensor) -> Any:
@@ -95,7 +105,8 @@ class Module(LightningModule):
         scalars = {name: value for name, value in values.items() if value.numel() == 1}
         # Already one number for all ranks: torchmetrics gathered the sums.
         self.log_dict(scalars, logger=False)
-        self.write({name: value.item() for name, value in scalars.items()})
+        self.latest[split] = {name: value.item() for name, value in scalars.items()}
+        self.write(self.latest[split])
 
     def write(self, values: Mapping[str, float]) -> None:
         """Logs at once. Lightning does so after the hooks that save checkpoints: a kill between would lose the values."""
@@ -113,7 +124,12 @@ class Module(LightningModule):
         optimizer = instantiate(self._optimizer, _partial_=True)(parameter_groups(self.model))
         if self._scheduler is None:
             return optimizer
-        scheduler = make_scheduler(self._scheduler, optimizer=optimizer, total_steps=self._total_steps)
+        scheduler = make_scheduler(
+            self._scheduler,
+            optimizer=optimizer,
+            total_steps=self._total_steps,
+            warmup_fraction=self._warmup_fraction,
+        )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def metric_states(self) -> dict[str, dict[str, Any]]:
@@ -158,11 +174,13 @@ def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
 
 
 def make_scheduler(
-    node: Mapping[str, Any], *, optimizer: torch.optim.Optimizer, total_steps: int | None
+    node: Mapping[str, Any],
+    *,
+    optimizer: torch.optim.Optimizer,
+    total_steps: int | None,
+    warmup_fraction: float | None = None,
 ) -> torch.optim.lr_scheduler.LRScheduler:
     """A schedule over `total_steps`, whatever names its function has for that and for the warm-up."""
-    node = dict(node)
-    warmup = node.pop("warmup_fraction", None)
     make = instantiate(node, _partial_=True)
     parameters = inspect.signature(make.func).parameters
     needed = {"num_training_steps", "total_steps", "T_max", "num_warmup_steps"} & parameters.keys() - make.keywords.keys()
@@ -173,12 +191,12 @@ def make_scheduler(
         )
     total = total_steps or 0
     values: dict[str, Any] = dict.fromkeys(needed, total)
-    if warmup is not None and "num_warmup_steps" in needed:
-        values["num_warmup_steps"] = round(warmup * total)
-    elif warmup is not None and "pct_start" in parameters:
-        values["pct_start"] = warmup
-    elif warmup is not None:
-        raise ConfigError(f"task.scheduler.warmup_fraction: {node['_target_']} has no warm-up; remove the key")
+    if "num_warmup_steps" in needed:
+        values["num_warmup_steps"] = round((warmup_fraction or 0.0) * total)
+    elif warmup_fraction is not None and "pct_start" in parameters:
+        values["pct_start"] = warmup_fraction
+    elif warmup_fraction is not None:
+        raise ConfigError(f"task.warmup_fraction: {node['_target_']} has no warm-up; set it to null")
     if "max_lr" in parameters and "max_lr" not in make.keywords:
         values["max_lr"] = [group["lr"] for group in optimizer.param_groups]
     return make(optimizer, **values)

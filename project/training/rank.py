@@ -204,8 +204,8 @@ class Training:
     def _test(self, kept: Path | None) -> dict[str, float]:
         if kept is not None:
             self.module.load_state_dict(get_model_manager().load(kept)["state_dict"])
-        [values] = self.trainer.test(self.module, datamodule=self.datamodule, verbose=False)
-        return {name: float(value) for name, value in values.items()}
+        self.trainer.test(self.module, datamodule=self.datamodule, verbose=False)
+        return self.module.latest["test"]
 
     def _stop_reason(self) -> str:
         stoppers = [c for c in self.trainer.callbacks if isinstance(c, EarlyStopping) and c.stopped_epoch]
@@ -230,6 +230,7 @@ def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) ->
         model=model,
         optimizer=config["task"]["optimizer"],
         scheduler=config["task"]["scheduler"],
+        warmup_fraction=config["task"]["warmup_fraction"],
         n_labels=n_labels,
         total_steps=total_steps,
     )

@@ -84,7 +84,7 @@ def git_commit() -> str | None:
 def print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLayout) -> None:
     """Prints the metrics and the folder of a completed run last; of another one its cause, once."""
     if outcome.status is Status.COMPLETED:
-        _print_metrics(result or {})
+        print_metrics(result or {})
         print(f"run folder: {layout.run_dir}")
         return
     print(f"run folder: {layout.run_dir}", file=sys.stderr)
@@ -96,7 +96,8 @@ def print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLay
     print(f"{outcome.status}: {outcome.cause}", file=sys.stderr)
 
 
-def _print_metrics(result: dict[str, Any]) -> None:
+def print_metrics(result: dict[str, Any]) -> None:
+    """Prints the final table."""
     from rich.console import Console
     from rich.table import Table
 
