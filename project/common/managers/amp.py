@@ -85,12 +85,13 @@ class AMPManager(BaseManager):
     name: ClassVar[str] = "amp"
     roles: ClassVar[frozenset[Role]] = frozenset({Role.RANK})
 
-    def __init__(self, *, cuda: "CUDAManager", dtype: str = "auto") -> None:
+    def __init__(
+        self, *, cuda: "CUDAManager", dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    ) -> None:
         if dtype not in DTYPES:
             choose_precision(dtype, accelerator="cpu", capability=None)  # raises, before any device is asked
         self._cuda = cuda
-        capability = _lowest_capability(cuda) if cuda.accelerator == "cuda" else None
-        self.precision = choose_precision(dtype, accelerator=cuda.accelerator, capability=capability)
+        self.precision = choose_precision(dtype, accelerator=cuda.accelerator, capability=cuda.capability)
         self._scaler: torch.amp.GradScaler | None = None
         self._local = ThreadLocal(depth=0)
         is_first = not self._identity.rank
@@ -171,10 +172,3 @@ class AMPManager(BaseManager):
         import torch
 
         return self.dtype if self.is_mixed else torch.bfloat16
-
-
-def _lowest_capability(cuda: "CUDAManager") -> tuple[int, int]:
-    """Of all devices of this machine, so that its ranks decide alike; where the driver says nothing, of this one."""
-    import torch
-
-    return cuda.capability or torch.cuda.get_device_capability(cuda.device)

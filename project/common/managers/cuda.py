@@ -45,7 +45,7 @@ class CUDAManager(BaseProcessManager):
     def __init__(
         self,
         *,
-        accelerator: str = "auto",
+        accelerator: Literal["auto", "cpu", "cuda", "gpu", "mps"] = "auto",
         devices: int | str | Sequence[int] = 1,
         pool: Sequence[str] | None = None,
         memory_fraction: float | None = None,
@@ -70,6 +70,7 @@ class CUDAManager(BaseProcessManager):
         self.cudnn_benchmark = cudnn_benchmark
         self.deterministic = deterministic
         self._accelerator: Accelerator | None = None
+        self._device: torch.device | None = None
         self._before: dict[str, Any] | None = None
         if self.may_use_gpu:
             self._set_up()
@@ -102,9 +103,9 @@ class CUDAManager(BaseProcessManager):
                 f"managers.cuda: {self.identity.label} (pid {os.getpid()}) may not use {self.accelerator}, ranks may; "
                 "make tensors on the CPU here (to_cpu), and move them in the rank (to_device)"
             )
-        return (
-            torch.device(self.accelerator, self._device_number()) if self.accelerator == "cuda" else torch.device("mps")
-        )
+        if self._device is None:
+            self._device = torch.device(self.accelerator, self._device_number())
+        return self._device
 
     @property
     def local_rank(self) -> int:
@@ -114,8 +115,15 @@ class CUDAManager(BaseProcessManager):
 
     @property
     def capability(self) -> tuple[int, int] | None:
-        """Lowest CUDA capability of the visible devices, so that all ranks of a machine decide alike; None without."""
-        return min((device.capability for device in self.inventory()), default=None)
+        """Lowest CUDA capability of this job's devices, so that the ranks of a machine decide alike; None without."""
+        if self.accelerator != "cuda":
+            return None
+        if self.may_use_gpu:
+            import torch
+
+            return min(torch.cuda.get_device_capability(number) for number in self._numbers())
+        inventory = self.inventory()
+        return min(inventory[number].capability for number in self._numbers())
 
     def inventory(self) -> list[Device]:
         """Visible NVIDIA devices as the driver knows them; CUDA is not initialised by asking."""
@@ -205,15 +213,15 @@ class CUDAManager(BaseProcessManager):
         return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
     def _numbers(self, requested: int | str | Sequence[int] | None = None) -> list[int]:
-        numbers, remark = devices.check_devices(
+        return self._checked(requested)[0]
+
+    def _checked(self, requested: int | str | Sequence[int] | None = None) -> tuple[list[int], str | None]:
+        return devices.check_devices(
             self._asked_devices if requested is None else requested,
             accelerator=self.accelerator,
             n_available=self._n_cuda() if self.accelerator == "cuda" else 1,
             n_cores=_n_cores(),
         )
-        if remark and self.local_rank == 0:
-            log.warning("trainer.devices: %s", remark)
-        return numbers
 
     def _device_number(self) -> int:
         numbers = self._numbers()
@@ -228,7 +236,9 @@ class CUDAManager(BaseProcessManager):
         """Applies what is configured to this whole process."""
         import torch
 
-        numbers = self._numbers()
+        numbers, remark = self._checked()
+        if remark and self.local_rank == 0:
+            log.warning("trainer.devices: %s", remark)
         self._before = {
             "matmul": torch.get_float32_matmul_precision(),
             "cudnn_tf32": torch.backends.cudnn.allow_tf32,

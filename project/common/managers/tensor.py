@@ -4,7 +4,7 @@ import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from project.common import leaks, shared_memory
 from project.common.errors import ConfigError
@@ -39,9 +39,9 @@ class TensorManager(BaseManager):
         self,
         *,
         cuda: "CUDAManager",
-        dtype: str = "float32",
+        dtype: Literal["float32", "float64", "bfloat16", "float16"] = "float32",
         pin_memory: bool = True,
-        sharing_strategy: str = "auto",
+        sharing_strategy: Literal["auto", "file_descriptor", "file_system"] = "auto",
         trace_frames: int = 0,
     ) -> None:
         if dtype not in DTYPES:

@@ -23,7 +23,7 @@ def rank_process() -> Iterator[None]:
 
 
 def manager(dtype: str = "auto") -> AMPManager:
-    return AMPManager(cuda=CUDAManager(accelerator="cpu"), dtype=dtype)
+    return AMPManager(cuda=CUDAManager(accelerator="cpu"), dtype=dtype)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

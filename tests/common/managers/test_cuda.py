@@ -67,7 +67,8 @@ def test_asking_a_trial_for_more_devices_than_visible_names_the_key() -> None:
 def test_decides_by_the_weakest_device_so_that_all_ranks_agree() -> None:
     set_identity(Identity(role=Role.TRIAL))
 
-    assert CUDAManager().capability == (7, 5)
+    assert CUDAManager(devices=2).capability == (7, 5)
+    assert CUDAManager(devices=[1]).capability == (9, 0)
 
 
 @pytest.mark.usefixtures("two_devices")
@@ -80,7 +81,7 @@ def test_leases_the_visible_devices_or_the_configured_pool() -> None:
 
 def test_refuses_settings_that_are_none() -> None:
     with pytest.raises(ConfigError, match=r"trainer\.accelerator: 'tpu' is unknown; use auto, cpu, cuda, gpu, mps"):
-        CUDAManager(accelerator="tpu")
+        CUDAManager(accelerator="tpu")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"managers\.cuda\.memory_fraction: 1\.5 is no share"):
         CUDAManager(memory_fraction=1.5)
     with pytest.raises(ConfigError, match=r"managers\.cuda\.matmul_precision: 'low' is unknown"):
@@ -104,6 +105,14 @@ def test_process_wide_settings_are_set_back_on_closing(tmp_path: Path, monkeypat
 
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_more_ranks_than_cores_are_remarked_once(caplog: pytest.LogCaptureFixture) -> None:
+    cuda = CUDAManager(accelerator="cpu", devices=1000)
+    cuda.n_devices()
+    assert cuda.device.type == "cpu"
+
+    assert len([record for record in caplog.records if "CPU ranks share" in record.message]) == 1
 
 
 def test_the_local_rank_is_handed_over_or_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
