@@ -9,6 +9,7 @@ from project.common.data_sources import UNSPLIT
 from project.common.errors import DataError
 
 MAX_REPORTED = 5
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
 
 Row = dict[str, Any]
 Split = Callable[..., Mapping[str, Sequence[Row]]]
@@ -43,10 +44,10 @@ def as_rows(records: Iterable[Record], *, columns: Columns, on_empty: str = "err
         DataError: fields are missing or empty; the first few, with file and line, and how many there are.
     """
     rows, problems = [], []
-    for record in records:
+    for number, record in enumerate(records):
         problem = _problem(record, columns=columns)
         if problem is None:
-            rows.append(_as_row(record, columns=columns))
+            rows.append(_as_row(record, columns=columns, number=number))
         elif on_empty == "error" or not problem.startswith("field"):
             problems.append(f"data.files: {record.where}: {problem}")
     if problems:
@@ -70,10 +71,11 @@ def _problem(record: Record, *, columns: Columns) -> str | None:
     return None
 
 
-def _as_row(record: Record, *, columns: Columns) -> Row:
+def _as_row(record: Record, *, columns: Columns, number: int) -> Row:
     fields = record.fields
-    # Splitters tell equal rows by their text; rows of numbers alone are all different.
-    row: Row = {"where": record.where, "text": record.where if columns.text is None else fields[columns.text]}
+    # Splitters tell equal rows by the letters of their text; rows of numbers alone are all different.
+    text = str(number).translate(_LETTERS) if columns.text is None else fields[columns.text]
+    row: Row = {"where": record.where, "text": text}
     if columns.label is not None:
         row["label"] = str(fields[columns.label])
     if columns.features is not None:

@@ -68,7 +68,7 @@ class BatchPlan:
 
     def _by_tokens(self, lengths: "Indices", *, order: "Indices") -> "tuple[list[Indices], Indices]":
         """Cuts buckets of similar length; what is left of one joins the next longer one, so that one rest remains."""
-        assert self.token_budget is not None
+        self._rows_within_budget(int(lengths.max()))
         bucket_of = (lengths[order] + BUCKET_WIDTH - 1) // BUCKET_WIDTH
         by_bucket = np.argsort(bucket_of, kind="stable")
         starts = np.unique(bucket_of[by_bucket], return_index=True)[1]

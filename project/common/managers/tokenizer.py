@@ -95,14 +95,17 @@ class TokenizerManager(BaseProcessManager):
             self._take(tokenizer_files.load(folder))
 
     def _train_into(self, folder: os.PathLike[str], texts: Callable[[], Iterable[str]]) -> None:
+        from transformers import PreTrainedTokenizerFast as Fast
+
         assert self._train is not None
-        function = instantiate({**self._train, "_partial_": True})
+        # A tokenizer can be called, so Hydra asks whether what the function returns may be: by its class's real name.
+        function = instantiate({**self._train, "_partial_": True}, allow=(f"{Fast.__module__}.{Fast.__qualname__}",))
         with self._parallelism(n_texts=MIN_TEXTS_FOR_THREADS):
             try:
                 tokenizer = function(_stoppable(texts()))
             except ValueError as error:
                 raise ConfigError(f"managers.tokenizer.train: {error}") from error
-        if not hasattr(tokenizer, "backend_tokenizer"):
+        if not isinstance(tokenizer, Fast):
             raise ConfigError(
                 f"managers.tokenizer.train: {self._train['_target_']} gave a {type(tokenizer).__name__}; "
                 "it must return a PreTrainedTokenizerFast"
