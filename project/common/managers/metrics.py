@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import torchmetrics
 
     from project.common.managers.directory import DirectoryManager
+    from project.common.row_mean import RowMean
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +75,11 @@ class MetricsManager(BaseProcessManager):
         # No compute groups: their members share states, which could not be saved and restored one by one.
         return torchmetrics.MetricCollection(metrics, prefix=f"{split}/", compute_groups=False)
 
-    def mean(self) -> "torchmetrics.MeanMetric":
+    def mean(self) -> "RowMean":
         """A mean weighted by rows: `update(value, weight=n_rows)`. NaN counts, so that a diverged run shows."""
-        import torchmetrics
+        from project.common.row_mean import RowMean
 
-        return torchmetrics.MeanMetric(nan_strategy="disable")
+        return RowMean()
 
     def log(self, values: Mapping[str, float], *, step: int, epoch: int) -> None:
         """Adds one line to the history; a kill right after loses nothing. Other ranks only remember the values."""
@@ -162,7 +163,9 @@ class MetricsManager(BaseProcessManager):
 
 def unknown_metric(metric: str, *, available: Any) -> ConfigError:
     """The error for a metric that nobody logs."""
-    return ConfigError(f"objective.metric: {metric!r} is not logged; use one of {', '.join(sorted(available)) or '(none)'}")
+    return ConfigError(
+        f"objective.metric: {metric!r} is not logged; use one of {', '.join(sorted(available)) or '(none)'}"
+    )
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
@@ -192,5 +195,6 @@ def _build(node: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
 def _storable(values: Mapping[str, Any]) -> dict[str, Any]:
     """JSON has no NaN: `float()` reads these strings back."""
     return {
-        key: str(value) if isinstance(value, float) and not math.isfinite(value) else value for key, value in values.items()
+        key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in values.items()
     }
