@@ -10,6 +10,14 @@ import torch
 from project.common.leaks import LeakTracker
 
 
+@pytest.fixture(autouse=True)
+def small_heap() -> Iterator[None]:
+    """Keeps the garbage collector from walking through all that other tests have imported."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
 def tracker() -> Iterator[LeakTracker]:
     tracker = LeakTracker()
