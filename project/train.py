@@ -55,7 +55,13 @@ def _run_hydra() -> int:
         started = True
         from project.training.launch import supervise
 
-        return supervise(cfg)
+        try:
+            return supervise(cfg)
+        except ProjectError as error:  # Hydra would print a traceback, which adds nothing to the text
+            sys.exit(_say(error, error.exit_code))
+        except stop.StopRequested as stopped:
+            reason = stopped.request.reason
+            sys.exit(_say(f"stopped before the run began ({reason})", stopped.request.exit_code))
 
     run = hydra.main(config_path=config_dir(), config_name="config", execution_whitelist=list(WHITELIST))(task)
     try:
@@ -64,10 +70,9 @@ def _run_hydra() -> int:
         code = ended.code if isinstance(ended.code, int) else 1
         # Before the task began Hydra's own 1 means that it refused the command line.
         return 2 if code == 1 and not started else code
-    except stop.StopRequested as stopped:
-        print(f"stopped before the run began ({stopped.request.reason})", file=sys.stderr)
-        return stopped.request.exit_code
-    except ProjectError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
     return 0
+
+
+def _say(text: object, exit_code: int) -> int:
+    print(text, file=sys.stderr)
+    return exit_code
