@@ -1,5 +1,6 @@
 """The container: one process's managers, built when first asked for and closed before what they need."""
 
+import copy
 import logging
 import os
 import sys
@@ -9,13 +10,14 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
 from project.common.identity import Identity
 from project.common.manager_graph import ManagerGraph, ManagerNode
 from project.common.plain_config import as_plain
-from project.common.signatures import suggest
+from project.common.signatures import HYDRA_KEYS, suggest
 from project.common.stop import StopRequested, stop_request
 from project.common.whitelist import instantiate, refuse_harmful
 
@@ -127,7 +129,7 @@ class Container:
         # A wish that this role has not is left to its default.
         needs |= {name: self._build(self._available[name]) for name in node.wishes if name in self._available}
         with _built_for(self.identity), self._named_errors(node.name):
-            manager = instantiate(_factory_settings(self.config["managers"][node.name]))(**needs)
+            manager = _make_factory(self.config["managers"][node.name])(**needs)
         self._stack.callback(self._close, node.name, manager)
         self._instances[node.name] = manager
         return manager
@@ -151,10 +153,16 @@ class Container:
         )
 
 
-def _factory_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    # Partial: a manager handed to Hydra would arrive as a DictConfig. Not recursive: nodes below are recipes, which the
-    # manager follows when it has what they need (a vocabulary size, say).
-    return {"_recursive_": False, **settings, "_partial_": True}
+def _make_factory(settings: Mapping[str, Any]) -> Callable[..., Any]:
+    """Returns the manager's class with its arguments, for which only the managers that it needs are missing."""
+    # Partial: a manager handed to Hydra would arrive as a DictConfig.
+    if settings.get("_recursive_", False):
+        return cast(Callable[..., Any], instantiate({**settings, "_partial_": True}))
+    # Nodes below are recipes, which the manager follows when it has what they need (a vocabulary size, say). Only the
+    # target goes through Hydra, whose containers would cost more than all the rest.
+    make = instantiate({"_target_": settings["_target_"], "_partial_": True})
+    arguments = {name: value for name, value in settings.items() if name not in HYDRA_KEYS}
+    return partial(make, *copy.deepcopy(settings.get("_args_", ())), **copy.deepcopy(arguments))
 
 
 @contextmanager

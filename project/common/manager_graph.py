@@ -97,7 +97,7 @@ def parse_roles(names: Iterable[str], *, key: str) -> frozenset[Role]:
     known = [str(role) for role in Role if role is not Role.SERVER]
     names = [names] if isinstance(names, str) else list(names)
     if unknown := [name for name in names if name not in known]:
-        raise ConfigError(f"{key}: there is no role {unknown[0]!r}; roles are {', '.join(known)}")
+        raise ConfigError(f"{key}: there is no role {unknown[0]!r}; {suggest(unknown[0], known)}")
     return frozenset(Role(name) for name in names)
 
 

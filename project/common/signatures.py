@@ -2,13 +2,18 @@
 
 import difflib
 import inspect
+import os
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from enum import Enum
 from typing import Any, Literal, Union
 
 HYDRA_KEYS = frozenset({"_target_", "_partial_", "_recursive_", "_convert_", "_args_", "_isolate_"})
+_LISTS = frozenset({list, tuple, set, frozenset, Sequence, Iterable, Collection, Set})
 _NUMBERS: Mapping[type, tuple[type, ...]] = {int: (int,), float: (int, float)}
+_PLAIN = frozenset({int, float, str, bool})
+_WRITTEN_AS_TEXT = (Enum, os.PathLike)
 _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
 
@@ -55,7 +60,7 @@ def accepts(annotation: Any, value: Any) -> bool:
         return value is None
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in {Union, types.UnionType}:
-        return any(accepts(argument, value) for argument in arguments)
+        return any(accepts(argument, value) for argument in _decisive(arguments))
     if origin is Literal:
         return value in arguments
     return _accepts_container(origin or annotation, arguments, value)
@@ -67,12 +72,12 @@ def describe(annotation: Any) -> str:
         return _NAMES[annotation]
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in {Union, types.UnionType}:
-        return " or ".join(describe(argument) for argument in arguments)
+        return " or ".join(describe(argument) for argument in _decisive(arguments))
     if origin is Literal:
         return " or ".join(map(str, arguments))
     if _is_a(origin or annotation, Mapping):
         return "keys with values"
-    if _is_a(origin or annotation, Iterable):
+    if (origin or annotation) in _LISTS:
         return "a list" + (f" of {describe(arguments[0])}" if arguments else "")
     return str(getattr(annotation, "__name__", annotation))
 
@@ -132,10 +137,18 @@ def _mistyped(
             yield f"{key}.{name}: {value!r} does not fit; use {describe(annotation)}"
 
 
+def _decisive(members: Sequence[Any]) -> Sequence[Any]:
+    """Leaves out of `float | Tensor` what no plain value can be meant for; of `Tensor | None` nothing is known."""
+    if not any(member in _PLAIN for member in members):
+        return members
+    plain = _PLAIN | {type(None), list, tuple, dict}
+    return [m for m in members if not isinstance(m, type) or m in plain or _is_a(m, _WRITTEN_AS_TEXT)]
+
+
 def _accepts_container(kind: Any, arguments: Sequence[Any], value: Any) -> bool:
     if _is_a(kind, Mapping):
         return isinstance(value, Mapping)
-    if kind in {list, tuple, set, frozenset} or kind in {Sequence, Iterable, Collection, Set}:
+    if kind in _LISTS:
         if not isinstance(value, (list, tuple)):
             return False
         element = arguments[0] if arguments and kind is not tuple else Any
@@ -143,5 +156,5 @@ def _accepts_container(kind: Any, arguments: Sequence[Any], value: Any) -> bool:
     return True
 
 
-def _is_a(kind: Any, base: type) -> bool:
+def _is_a(kind: Any, base: type | tuple[type, ...]) -> bool:
     return isinstance(kind, type) and issubclass(kind, base) and kind is not str

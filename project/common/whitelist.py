@@ -4,6 +4,7 @@ A configuration may come from somebody else: a run folder, a checkpoint, a paste
 the list longer. Your own targets outside `tasks/` belong in `ALLOW` of `tasks/__init__.py`.
 """
 
+import functools
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,9 @@ _CLASSES_OF: Mapping[str, frozenset[str]] = {
     "torchmetrics.aggregation.*": frozenset({"torchmetrics.metric.Metric"}),
     "transformers.models.*": frozenset(
         {"torch.nn.modules.module.Module", "transformers.configuration_utils.PreTrainedConfig"}
+    ),
+    f"{_PACKAGE}.training.*": frozenset(
+        {"lightning.pytorch.callbacks.callback.Callback", "lightning.pytorch.loggers.logger.Logger"}
     ),
     f"{_PACKAGE}.common.managers.*": frozenset({f"{_PACKAGE}.common.managers.base.BaseManager"}),
 }
@@ -58,7 +62,7 @@ _NAMED = (
     "datasets.load_from_disk",
 )
 
-WHITELIST = (*_CLASSES_OF, *_NAMED, f"{_PACKAGE}.tasks.*", f"{_PACKAGE}.training.*")
+WHITELIST = (*_CLASSES_OF, *_NAMED, f"{_PACKAGE}.tasks.*")
 
 _added: list[str] = []
 
@@ -83,7 +87,10 @@ def instantiate(node: Mapping[str, Any], *, allow: Sequence[str] = (), **kwargs:
         node: Has a `_target_`; Hydra's `_partial_`, `_recursive_`, `_args_` and `_convert_` mean what they say there.
         allow: Further targets for this call; from trusted Python code only.
         **kwargs: Further plain arguments. Objects that Hydra would turn into a DictConfig (dataclasses, managers, dicts
-            of them) do not belong here: set `_partial_: true` in the node, and call the result with them.
+            of them) do not belong here: set `_partial_: true`, and call the result with them.
+
+    Returns:
+        The object; with `_partial_` a `functools.partial`.
 
     Raises:
         ConfigError: A target is not allowed, cannot be found, or trusts remote code.
@@ -92,17 +99,21 @@ def instantiate(node: Mapping[str, Any], *, allow: Sequence[str] = (), **kwargs:
     from hydra.utils import execution_whitelist
     from hydra.utils import instantiate as hydra_instantiate
 
-    node = as_plain(node)
+    node = {"_convert_": "all"} | as_plain(node)
     patterns = (*allowed_patterns(), *allow)
     refuse_harmful(node, patterns=patterns)
     for key, target in find_targets(node):
         authorize(target, key=f"{key}._target_".lstrip("."), patterns=patterns)
+    is_partial = kwargs.pop("_partial_", node.get("_partial_", False))
     try:
         # `reset`: a wider list that is in force around us must not add to ours.
         policy = execution_whitelist(patterns, reset=True)
-        return hydra_instantiate({"_convert_": "all", **node}, _execution_whitelist_=policy, **kwargs)
+        prepared = hydra_instantiate({**node, "_partial_": True}, _execution_whitelist_=policy, **kwargs)
     except InstantiationException as error:
-        raise ConfigError(f"_target_: '{node.get('_target_')}' was refused by Hydra: {error}") from error
+        raise ConfigError(f"_target_: '{node.get('_target_')}' was refused by Hydra: {error}; {_remedy()}") from error
+    # Called by us: Hydra would refuse a model of another library, which an allowed function returned.
+    make = functools.partial(prepared.func, *prepared.args, **prepared.keywords)
+    return make if is_partial else make()
 
 
 def find_targets(config: Any, key: str = "") -> Iterator[tuple[str, str]]:

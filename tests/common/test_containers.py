@@ -89,6 +89,20 @@ def test_gives_arguments_and_nested_nodes_as_plain_data() -> None:
     assert (type(house.rooms), type(house.garden)) == (list, dict)
 
 
+def test_nodes_below_are_built_first_if_the_manager_asks_for_it() -> None:
+    garden = {"bench": doubles.node("ground", depth=7)}
+    house = make("house", "ground", house={"garden": garden, "_recursive_": True}).get("house")
+
+    assert house.garden["bench"].depth == 7
+
+
+def test_a_manager_cannot_change_the_configuration() -> None:
+    container = make("house", "ground", house={"rooms": ["hall"]})
+    container.get("house").rooms.append("attic")
+
+    assert container.config["managers"]["house"]["rooms"] == ["hall"]
+
+
 def test_a_wish_is_none_where_the_role_has_it_not() -> None:
     names = ("lamp", "roof", "house", "ground")
 

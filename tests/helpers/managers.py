@@ -1,5 +1,6 @@
 """Small managers for tests, and child functions that use them."""
 
+import posixpath
 import threading
 import time
 from collections.abc import Callable
@@ -169,6 +170,11 @@ class Tensors(BaseManager):
 
     def clear_memory(self) -> None:
         events.append("clear tensor")
+
+
+def make_foreign() -> Callable[[str], str]:
+    """Returns a callable of another module."""
+    return posixpath.basename
 
 
 def config_of(*names: str, **settings: dict[str, Any]) -> dict[str, Any]:

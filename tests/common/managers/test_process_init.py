@@ -29,7 +29,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def in_child(method: str, target: Callable[..., None], *arguments: Any) -> Any:
     """Returns what a child of the user's own `multiprocessing` answers."""
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=target, args=(there, *arguments))
     process.start()
