@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from project.common import atomic, disk, once
+from project.common import atomic, disk, handover, once
 from project.common.errors import ConfigError, NotInitializedError
 from project.common.identity import Role, current_identity, set_identity
 from project.common.layout import RunLayout
@@ -163,8 +163,11 @@ class DirectoryManager(BaseProcessManager):
         raise _unwritable(folder, FileExistsError("a hundred names were taken"))
 
     def _tell_children(self, run_dir: Path) -> None:
+        identity = self.identity.child(run_dir=str(run_dir))
         if current_identity() is not None:
-            set_identity(self.identity.child(run_dir=str(run_dir)))
+            set_identity(identity)
+        if handover.inherited_identity() is not None:
+            handover.share_identity(identity)
 
     def _make(self, layout: RunLayout) -> None:
         try:

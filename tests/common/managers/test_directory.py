@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from project.common import disk, once, stop
+from project.common import disk, handover, once, stop
 from project.common.disk import DiskSpaceError
 from project.common.errors import ConfigError, NotInitializedError, ProjectError
 from project.common.identity import Identity, Role, current_identity, set_identity
@@ -75,6 +75,18 @@ def test_processes_started_later_are_told_of_the_folder(tmp_path: Path) -> None:
     assert identity is not None
     assert identity.run_dir == str(run_dir)
     assert manager(tmp_path).run_dir == run_dir
+
+
+def test_children_that_a_user_starts_are_told_too(tmp_path: Path) -> None:
+    handover.share_identity(Identity(role=Role.RANK, rank=0))
+    try:
+        run_dir = manager(tmp_path).run_dir
+        inherited = handover.inherited_identity()
+    finally:
+        handover.share_identity(None)
+
+    assert inherited is not None
+    assert (inherited.role, inherited.run_dir) == (Role.WORKER, str(run_dir))
 
 
 def test_uses_the_folder_that_it_was_handed(tmp_path: Path) -> None:
