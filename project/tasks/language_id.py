@@ -33,7 +33,7 @@ def load_messages(
     if unknown or not languages:
         raise ValueError(
             f"languages: {package} has no catalogues in {', '.join(unknown) or 'no language at all'}; "
-            f"there are {', '.join(sorted(catalogues))}"
+            f"there are {', '.join(sorted(catalogues)) or 'none'}"
         )
     return [
         row

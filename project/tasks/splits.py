@@ -10,7 +10,7 @@ from typing import Any
 Row = dict[str, Any]
 
 # %(name)s, %d and {name} stand for a value, <b> and &nbsp; for layout: none of them is language.
-_NOT_LANGUAGE = re.compile(r"%\(\w*\)[-+ #0-9.]*[a-zA-Z]|%[-+#0-9.]*[sdifrxg]\b|\{\w*\}|<[^<>]*>|&\w+;")
+_NOT_LANGUAGE = re.compile(r"%\(\w*\)[-+ #0-9.]*[a-zA-Z]|%[-+#0-9.]*[sdifrxg]\b|\{[^{}\s]*\}|<[^<>]*>|&\w+;")
 _NOT_WORD = re.compile(r"[\W\d_]+")
 
 
