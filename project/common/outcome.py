@@ -72,7 +72,8 @@ def _of_system_exit(error: SystemExit) -> Outcome:
 def _of_exception(error: BaseException, *, exit_code: int) -> Outcome:
     cause = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
     status = Status.REFUSED if exit_code == 2 else Status.CRASHED
-    text = "".join(traceback.format_exception(error))
+    says_everything = isinstance(error, ProjectError) and error.__cause__ is None
+    text = None if says_everything else "".join(traceback.format_exception(error))
     return Outcome(status=status, exit_code=exit_code, cause=cause, exception=type(error).__name__, traceback=text)
 
 
