@@ -1,31 +1,40 @@
 """Checks what is about to cross into another process: refused with its path, before anything was started."""
 
 import io
-import pickle
 import sys
 import types
 from collections.abc import Iterator, Mapping
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from project.common.errors import ProcessBoundaryError
 
+_DEEPEST = 20
+_PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__")
 _PLAIN = (str, bytes, int, float, bool, type(None), complex)
 
 
-def check_crossing(value: Any, *, name: str, by_pickle: bool = True) -> None:
-    """Raises `ProcessBoundaryError` naming the path of the first part of `value` that cannot go to a child.
+def check_crossing(value: Any, *, name: str) -> None:
+    """Raises `ProcessBoundaryError` naming the path of the first part of `value` that must not go to a child.
 
     Args:
         value: What the child is to be given.
-        name: What it is called in the message, such as `args`.
-        by_pickle: Also try to pickle it, which finds what the walk does not know.
+        name: What it is called in the message, such as `config`; empty for a dict of arguments, named by its keys.
     """
     for path, part in _walk(value, name, seen=set()):
         reason = _refused(part)
         if reason:
             raise ProcessBoundaryError(f"{path}: {reason}")
-    if by_pickle:
-        _try_pickle(value, name)
+
+
+def not_picklable(given: dict[str, Any], error: Exception) -> ProcessBoundaryError:
+    """The error for arguments that pickle refused, naming the path of the part to blame. Call it while starting."""
+    for name, value in given.items():
+        path, part = _deepest_failing(value, name)
+        if path is not None:
+            reason = _refused(part) or f"cannot be pickled ({error}); give plain data and build it there"
+            return ProcessBoundaryError(f"{path}: {reason}")
+    return ProcessBoundaryError(f"arguments: cannot be pickled ({error}); give plain data and build it there")
 
 
 def _walk(value: Any, path: str, *, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -40,7 +49,7 @@ def _walk(value: Any, path: str, *, seen: set[int]) -> Iterator[tuple[str, Any]]
 def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping) and type(value).__module__ in ("builtins", "collections"):
         for key, item in value.items():
-            yield f"{path}[{key!r}]", item
+            yield (f"{path}[{key!r}]" if path else str(key)), item
     elif isinstance(value, list | tuple | set | frozenset):
         for index, item in enumerate(value):
             yield f"{path}[{index}]", item
@@ -54,8 +63,8 @@ def _is_user_object(value: Any) -> bool:
     kind = type(value)
     if isinstance(value, type | types.ModuleType | types.FunctionType) or not hasattr(value, "__dict__"):
         return False
-    own_way = kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__
-    return not own_way and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
+    own = (getattr(kind, name) for name in _PICKLING)
+    return all(mine is standard for mine, standard in zip(own, (getattr(object, n) for n in _PICKLING), strict=True))
 
 
 def _refused(value: Any) -> str | None:
@@ -99,24 +108,22 @@ def _refused_ours(value: Any) -> str | None:
     return None
 
 
-def _try_pickle(value: Any, name: str) -> None:
+def _fails(value: Any) -> bool:
     try:
-        pickle.dumps(value)
-    except Exception as error:  # whatever an object's own pickling raises
-        path = _deepest_failing(value, name)
-        raise ProcessBoundaryError(
-            f"{path}: cannot be pickled ({error}); give plain data and build it there"
-        ) from error
+        ForkingPickler.dumps(value)
+    except Exception:  # noqa: BLE001 - whatever an object's own pickling raises
+        return True
+    return False
 
 
-def _deepest_failing(value: Any, path: str, depth: int = 0) -> str:
-    if depth < 20:
-        parts = list(_parts(value, path))
-        if not parts and hasattr(value, "__dict__") and not isinstance(value, type):
-            parts = [(f"{path}.{key}", item) for key, item in vars(value).items()]
-        for child_path, child in parts:
-            try:
-                pickle.dumps(child)
-            except Exception:  # noqa: BLE001 - it is what was looked for
-                return _deepest_failing(child, child_path, depth + 1)
-    return path
+def _deepest_failing(value: Any, path: str, depth: int = 0) -> tuple[str | None, Any]:
+    if not _fails(value):
+        return None, value
+    parts = list(_parts(value, path))
+    if not parts and hasattr(value, "__dict__") and not isinstance(value, type | types.FunctionType):
+        parts = [(f"{path}.{key}", item) for key, item in vars(value).items()]
+    for child_path, child in parts if depth < _DEEPEST else ():
+        found, part = _deepest_failing(child, child_path, depth + 1)
+        if found is not None:
+            return found, part
+    return path, value

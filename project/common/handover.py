@@ -20,6 +20,8 @@ class Handover:
         threads: Compute threads the child may use; None leaves the library's default.
         deadline_s: Seconds between a request to stop and the kill.
         control: The child's end of the supervision pipe; None for DataLoader workers.
+        starter_pid: Who started the child; set by `ManagedProcess.start`.
+        from_main_thread: Whether its starter's main thread started it; the kernel binds a child to a *thread*.
     """
 
     identity: Identity
@@ -29,9 +31,13 @@ class Handover:
     threads: int | None = None
     deadline_s: float = 10.0
     control: Connection | None = None
+    starter_pid: int = 0
+    from_main_thread: bool = True
 
 
 _own: Handover | None = None
+# What imports in the process server set in its environment; every forked child keeps it, as if it had imported itself.
+set_by_imports: dict[str, str] = {}
 
 
 def own_handover() -> Handover | None:

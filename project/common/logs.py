@@ -12,6 +12,7 @@ from typing import Any
 
 from project.common.identity import Identity, Role
 from project.common.layout import RunLayout
+from project.common.secrets import mask_text
 
 FORMAT = "%(asctime)s %(levelname)-7s {label:<14} {pid} %(name)s: %(message)s"
 TERMINAL_FORMAT = "%(message)s"
@@ -34,7 +35,8 @@ class AppendHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one record; a full disk loses the line, never the run."""
         try:
-            os.write(self._fd, (self.format(record) + "\n").encode("utf-8", "backslashreplace"))
+            text = mask_text(self.format(record)) + "\n"
+            os.write(self._fd, text.encode("utf-8", "backslashreplace"))
         except Exception:  # noqa: BLE001 - the convention of logging.Handler
             self.handleError(record)
 
@@ -47,6 +49,7 @@ class AppendHandler(logging.Handler):
 
 
 _handlers: list[logging.Handler] = []
+_levels: dict[str, int] = {}  # of the loggers whose level we set, as it was before
 
 
 class TerminalHandler(logging.StreamHandler[Any]):
@@ -62,10 +65,15 @@ class TerminalHandler(logging.StreamHandler[Any]):
         """The present stderr."""
         return sys.stderr
 
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, secrets masked."""
+        return mask_text(super().format(record))
+
 
 def set_up_terminal() -> None:
     """Shows our own log lines on the terminal."""
-    _install(TerminalHandler())
+    if not any(isinstance(handler, TerminalHandler) for handler in _handlers):
+        _install(TerminalHandler())
 
 
 def set_up_files(identity: Identity) -> None:
@@ -86,19 +94,28 @@ def _install(handler: logging.Handler) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     if root.level > logging.INFO or root.level == logging.NOTSET:
-        root.setLevel(logging.INFO)
+        _set_level("root", logging.INFO)
     for name in QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
+        _set_level(name, logging.WARNING)
     _handlers.append(handler)
 
 
+def _set_level(name: str, level: int) -> None:
+    logger = logging.getLogger(name)
+    _levels.setdefault(name, logger.level)
+    logger.setLevel(level)
+
+
 def tear_down() -> None:
-    """Removes and closes our handlers."""
+    """Removes and closes our handlers, and restores the levels."""
     root = logging.getLogger()
     while _handlers:
         handler = _handlers.pop()
         root.removeHandler(handler)
         handler.close()
+    while _levels:
+        name, level = _levels.popitem()
+        logging.getLogger(name).setLevel(level)
     logging.captureWarnings(False)
 
 

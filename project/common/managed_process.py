@@ -5,19 +5,23 @@ Last: managers closed, outcome written. The payload (target and arguments) is un
 even imports that it causes happen in a process that is known, watched and able to say why it failed.
 """
 
+import inspect
 import logging
 import multiprocessing
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.synchronize import Event
 from typing import Any
 
-from project.common import mp_internals, process_entry
-from project.common.boundary import check_crossing
+from project.common import interrupt, mp_internals, process_entry, worker_watch
+from project.common.boundary import check_crossing, not_picklable
+from project.common.errors import ProcessServerError
 from project.common.handover import Handover, own_handover
 from project.common.identity import Role, current_identity
 from project.common.outcome import outcome_of
@@ -60,16 +64,34 @@ class ManagedProcess(BaseProcess):
         Raises:
             ProcessBoundaryError: Something in it cannot cross; nothing was started.
         """
-        check_crossing(self.handover.config, name="config", by_pickle=False)
-        if self.handover.identity.role is not Role.WORKER:  # a worker's arguments hold torch's own queues
-            check_crossing(list(self._args), name="args")  # type: ignore[attr-defined]
-        super().start()
+        check_crossing(self.handover.config, name="config")
+        if self.handover.identity.role is not Role.WORKER:  # a worker gets torch's own queues, and the data set
+            check_crossing(self._given(), name="")
+        self.handover.starter_pid = os.getpid()
+        self.handover.from_main_thread = threading.current_thread() is threading.main_thread()
+        try:
+            super().start()
+        except (ConnectionError, EOFError) as error:
+            raise ProcessServerError(
+                f"process server: gone, {self.handover.identity.label} cannot be forked; call process_server.start()"
+            ) from error
+
+    def _given(self) -> dict[str, Any]:
+        """What the child is given, by the names of the target's parameters."""
+        target, args, kwargs = self._target, self._args, self._kwargs  # type: ignore[attr-defined]
+        try:
+            bound = inspect.signature(target).bind_partial(*args, **kwargs).arguments
+        except (TypeError, ValueError):
+            bound = {f"args[{index}]": value for index, value in enumerate(args)} | kwargs
+        return {"target": target} | bound
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["_payload"] = bytes(
-            ForkingPickler.dumps((state.pop("_target"), state.pop("_args"), state.pop("_kwargs")))
-        )
+        payload = (state.pop("_target"), state.pop("_args"), state.pop("_kwargs"))
+        try:
+            state["_payload"] = bytes(ForkingPickler.dumps(payload))
+        except Exception as error:  # whatever an object's own pickling raises
+            raise not_picklable(self._given(), error) from error
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -80,13 +102,16 @@ class ManagedProcess(BaseProcess):
         """The child's work: enter, unpickle the payload, call it, leave."""
         error: BaseException | None = None
         try:
-            process_entry.enter(self.handover)
-            assert self._payload is not None, "only a started process runs"
-            target, args, kwargs = pickle.loads(self._payload)
-            self._payload = None
-            target(*args, **kwargs)
+            try:
+                process_entry.enter(self.handover)
+                assert self._payload is not None, "only a started process runs"
+                target, args, kwargs = pickle.loads(self._payload)
+                self._payload = None
+                target(*args, **kwargs)
+            finally:
+                interrupt.disarm()  # within the outer block, which catches an interrupt of this very moment
         except BaseException as raised:  # noqa: BLE001 - turned into this process's outcome
-            error = raised
+            error = worker_watch.explain(raised)
         outcome = process_entry.leave(outcome_of(error))
         if outcome.exit_code:
             sys.exit(outcome.exit_code)
@@ -108,7 +133,7 @@ class ManagedContext(BaseContext):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_context"], name)
 
-    def get_context(self, method: str | None = None) -> BaseContext:
+    def get_context(self, method: str | None = None) -> Any:
         """This context for its own method, the standard one for another."""
         return self if method in (None, self._method) else multiprocessing.get_context(method)
 
@@ -122,7 +147,9 @@ class ManagedContext(BaseContext):
         """A worker below this rank, watched from its start."""
         identity = current_identity()
         assert identity is not None, "only a process with an identity has workers"
-        worker = self._n_started % self._n_workers
+        worker = _worker_number(target, args)
+        if worker is None:
+            worker = self._n_started % self._n_workers
         self._n_started += 1
         parent = own_handover()
         handover = Handover(
@@ -139,16 +166,29 @@ class ManagedContext(BaseContext):
         return (multiprocessing.get_context, (self._method,))
 
 
+def _worker_number(target: Callable[..., Any], args: tuple[Any, ...]) -> int | None:
+    """The number that torch gives the worker."""
+    try:
+        number: int | None = inspect.signature(target).bind_partial(*args).arguments.get("worker_id")
+    except (TypeError, ValueError):
+        return None
+    return number
+
+
 class WorkerProcess(ManagedProcess):
     """A DataLoader worker; its rank watches it from the moment it lives."""
 
     def start(self) -> None:
         """Starts the worker and puts it under its rank's watch."""
-        from project.common.worker_watch import watch_worker
-
-        self.done_event = next((arg for arg in self._args if hasattr(arg, "is_set")), None)  # type: ignore[attr-defined]
+        # torch sets this event before it lets its workers go.
+        self.done_event = next((arg for arg in self._args if isinstance(arg, Event)), None)  # type: ignore[attr-defined]
+        self.row = worker_watch.new_row_slot()
         super().start()
-        watch_worker(self)
+        worker_watch.watch_worker(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"done_event": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        worker_watch.use_row_slot(self.row)

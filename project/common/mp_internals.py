@@ -10,9 +10,12 @@ import json
 import multiprocessing
 import os
 import socket
+import threading
+import weakref
 from multiprocessing import connection, forkserver, process, resource_tracker, spawn, util
 from typing import Any
 
+from project.common import scratch, signals
 from project.common.errors import ProcessServerError
 
 _SERVER_ATTRIBUTES = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid", "_inherited_fds")
@@ -52,6 +55,7 @@ def launch_server(settings: dict[str, Any], *, report_fd: int) -> ServerHandle:
     """
     check_internals()
     resource_tracker.ensure_running()
+    use_scratch_folder()
     with socket.socket(socket.AF_UNIX) as listener:
         address = connection.arbitrary_address("AF_UNIX")
         listener.bind(address)
@@ -67,7 +71,8 @@ def launch_server(settings: dict[str, Any], *, report_fd: int) -> ServerHandle:
                 "report_fd": report_fd,
                 "authkey": authkey.hex() if authkey else None,
             }
-            pid = _spawn_server(settings, fds=[listener.fileno(), alive_r, report_fd])
+            with signals.held_back():
+                pid = _spawn_server(settings, fds=[listener.fileno(), alive_r, report_fd])
         except BaseException:
             os.close(alive_w)
             raise
@@ -152,5 +157,38 @@ def handed_by_parent() -> dict[str, Any] | None:
 
 
 def popen(process_object: Any, method: str) -> Any:
-    """Starts `process_object` by `method`, as the standard context of that name would."""
-    return multiprocessing.get_context(method).Process._Popen(process_object)
+    """Starts `process_object` by `method`, as the standard context of that name would; two threads may wait for it."""
+    resource_tracker.ensure_running()  # it unblocks signals when it starts, so it starts first
+    use_scratch_folder()
+    with signals.held_back():
+        started = multiprocessing.get_context(method).Process._Popen(process_object)
+    started.poll = _Poll(started)
+    return started
+
+
+class _Poll:
+    """`poll` of a started process, one thread at a time: of two at once the standard one tells one of them nonsense."""
+
+    def __init__(self, started: Any) -> None:
+        self._started, self._poll, self._lock = weakref.ref(started), type(started).poll, threading.Lock()
+
+    def __call__(self, flag: int = getattr(os, "WNOHANG", 1)) -> int | None:
+        started = self._started()
+        assert started is not None, "it is asked by itself"
+        if started.returncode is None and flag == 0:
+            connection.wait([started.sentinel])
+        with self._lock:
+            code: int | None = self._poll(started)
+        return code
+
+
+def use_scratch_folder() -> None:
+    """Lets sockets of this process, and of all below it, lie in a folder that is known to be ours.
+
+    The standard one is nobody's: after a kill it would lie in the temporary folder for ever.
+    """
+    config = process.current_process()._config  # type: ignore[attr-defined]
+    if config.get("tempdir") is None:
+        folder = scratch.make()
+        util.Finalize(None, scratch.remove, args=(folder, os.getpid()), exitpriority=-100)
+        config["tempdir"] = str(folder)

@@ -21,12 +21,15 @@ class FolderLock:
 
     def acquire(self) -> bool:
         """True when this process owns the folder now, False when another one does."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        if not _lock(fd) or not self._is_current(fd):
+        while True:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if not _lock(fd):
+                os.close(fd)
+                return False
+            if self._is_current(fd):
+                self._fd = fd
+                return True
             os.close(fd)
-            return False
-        self._fd = fd
-        return True
 
     def _is_current(self, fd: int) -> bool:
         """False when the former owner removed the file between our opening and our locking it."""

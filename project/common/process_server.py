@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from project.common import mp_internals
 from project.common.errors import ProcessServerError
 from project.common.linux import IS_LINUX
+from project.common.outcome import describe_exit
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class _Server:
     def __init__(self, handle: mp_internals.ServerHandle, report_fd: int) -> None:
         self.handle, self.report_fd = handle, report_fd
         self.report: dict[str, Any] | None = None
+        self.received = b""
         self.started = time.monotonic()
         self.pidfd = os.pidfd_open(handle.pid) if hasattr(os, "pidfd_open") else None
 
@@ -65,7 +68,8 @@ def is_possible() -> str | None:
 def start(preload: tuple[str, ...] = PRELOAD) -> None:
     """Starts the server without waiting for it; does nothing when one is running and its code is current.
 
-    Call it from the main thread: on Linux the kernel ends the server with the thread that started it.
+    Started from another thread, the server is not bound to it by the kernel: it ends when the last process that needs
+    it has ended, which is said.
     """
     global _server
     if _server is not None and is_running() and not _edited_files():
@@ -76,8 +80,11 @@ def start(preload: tuple[str, ...] = PRELOAD) -> None:
         "preload": list(preload),
         "sys_path": [os.path.abspath(path) if path == "" else path for path in sys.path],
         "parent": os.getpid(),
+        "bound": threading.current_thread() is threading.main_thread(),
         "title": "project: server",
     }
+    if not settings["bound"]:
+        log.warning("the process server was started from a thread: it ends with its last process, not by the kernel")
     try:
         _server = _Server(mp_internals.launch_server(settings, report_fd=report_w), report_r)
     except BaseException:
@@ -95,17 +102,35 @@ def wait_until_ready(limit_s: float = START_LIMIT_S) -> Mapping[str, Any]:
     """
     server = _running()
     if server.report is None:
-        deadline, text = time.monotonic() + limit_s, b""
+        deadline = time.monotonic() + limit_s
         while chunk := _read(server.report_fd, deadline):
-            text += chunk
+            server.received += chunk
         os.close(server.report_fd)
         server.report_fd = -1
-        server.report = json.loads(text) if text else {"problems": ["it ended while importing"], "failed": {}}
+        server.report = json.loads(server.received) if server.received else _no_report(server)
         log.debug("server ready after %.1f s", time.monotonic() - server.started)
     problems = [*server.report["problems"], *(f"{name}: {text}" for name, text in server.report["failed"].items())]
     if problems:
         raise ProcessServerError("process server: " + "; ".join(problems))
     return server.report
+
+
+def _no_report(server: _Server) -> dict[str, Any]:
+    until = time.monotonic() + 1.0
+    while not _has_ended(server) and time.monotonic() < until:
+        time.sleep(0.005)
+    return {"problems": [f"it ended while importing ({_how_it_ended(server)})"], "failed": {}}
+
+
+def _how_it_ended(server: _Server) -> str:
+    """Looks at its exit without taking it from whoever waits for it."""
+    try:
+        ended = os.waitid(os.P_PID, server.handle.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        ended = None
+    if ended is None:
+        return "nobody knows how"
+    return describe_exit(ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
 
 
 def _read(fd: int, deadline: float) -> bytes:

@@ -14,6 +14,7 @@ from project.common.errors import ConfigError, ProjectError
 from project.common.layout import RunLayout
 from project.common.outcome import Status
 from project.common.ownership import FolderLock
+from project.common.process_registry import read_run
 
 # What may differ between two attempts at one run: where things lie, how they are shown, how processes are kept.
 NOT_IN_FINGERPRINT = ("paths", "resume", "hydra", "logger", "processes", "tags")
@@ -96,7 +97,8 @@ def _take_up(folder: Path, wanted: str, *, finished_too: bool = False) -> RunFol
     if status in (Status.COMPLETED, Status.REFUSED) and not finished_too:
         lock.release()
         return None
-    attempt = 1 + len(list(layout.processes_dir.glob("main-*.json")))
+    # Not the number of records: a container's main has the same pid, hence the same record, at every attempt.
+    attempt = 1 + max((record.identity.attempt for record in read_run(folder)), default=1)
     return RunFolder(layout=layout, attempt=attempt, lock=lock, found=status or "killed")
 
 

@@ -1,5 +1,6 @@
-"""What must never be written down or shown: one list of names, applied wherever text or configuration leaves a process."""
+"""What must never be written down or shown: one list of names, applied wherever text or configuration leaves us."""
 
+import os
 import re
 from typing import Any
 
@@ -7,18 +8,30 @@ MASK = "***"
 SECRET_NAME = re.compile(
     r"(^|_|\.)(password|passwd|pwd|secret|token|api_?key|access_?key|private_?key|credentials?)$", re.IGNORECASE
 )
+# Tokens of a vocabulary are no secrets.
+_VOCABULARY_NAME = re.compile(r"(^|_|\.)(pad|unk|mask|cls|sep|bos|eos|sot|eot|special|start|end)_token$", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^@\s/]+(?=@)", re.IGNORECASE)
 _QUERY_PASSWORD = re.compile(r"(?P<before>[?&](?:ssl)?password=)[^&\s'\"]+", re.IGNORECASE)
+_NO_SECRETS = ("PWD", "OLDPWD")  # the shell's folders
+_SHORTEST = 8  # a shorter value of a secret variable would mask ordinary words
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a key or variable of that name holds a secret."""
+    return SECRET_NAME.search(name) is not None and _VOCABULARY_NAME.search(name) is None
 
 
 def mask_text(text: str) -> str:
-    """Passwords in addresses replaced, in the part before the host and in the query."""
+    """Text without the values of secret environment variables, and without passwords in addresses and their queries."""
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST and value in text and is_secret_name(name) and name not in _NO_SECRETS:
+            text = text.replace(value, MASK)
     text = _URL_PASSWORD.sub(lambda match: match["before"] + MASK, text)
     return _QUERY_PASSWORD.sub(lambda match: match["before"] + MASK, text)
 
 
 def mask_config(value: Any) -> Any:
-    """A copy of plain data in which the values of secret names, and passwords in addresses, are replaced."""
+    """A copy of plain data in which the values of secret names, and secrets in texts, are replaced."""
     if isinstance(value, dict):
         return {key: _mask_item(key, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -27,14 +40,14 @@ def mask_config(value: Any) -> Any:
 
 
 def _mask_item(key: Any, item: Any) -> Any:
-    if isinstance(key, str) and SECRET_NAME.search(key) and isinstance(item, str) and item:
+    if isinstance(key, str) and is_secret_name(key) and isinstance(item, str) and item:
         return MASK
     return mask_config(item)
 
 
 def mask_override(override: str) -> str:
     """An override as typed, `key=value`, masked by the same rules."""
-    key, separator, value = override.partition("=")
-    if separator and SECRET_NAME.search(key.lstrip("+~")):
+    key, separator, _ = override.partition("=")
+    if separator and is_secret_name(key.lstrip("+~")):
         return f"{key}={MASK}"
     return mask_text(override)

@@ -4,18 +4,20 @@ The server holds no state of a run. A child forked from it is as safe as a spawn
 thread that could hold a lock, no CUDA context and no open device.
 """
 
+import contextlib
 import gc
 import importlib
 import json
 import os
 import select
+import signal
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from project.common import linux, mp_internals
+from project.common import handover, linux, mp_internals, signals
 
 # Threads that libraries start in native code and that are known to survive a fork in good order.
 SAFE_NATIVE_THREADS = frozenset({"jemalloc_bg_thd"})
@@ -27,15 +29,19 @@ def main(settings: dict[str, Any]) -> None:
     """Entry of the server process.
 
     Args:
-        settings: `listener_fd`, `alive_fd`, `report_fd`, `preload` (module names), `parent` (pid), `title`, `authkey`.
+        settings: `listener_fd`, `alive_fd`, `report_fd`, `preload` (module names), `parent` (pid), `bound` (whether the
+            kernel shall end it with its starter's thread), `title`, `authkey`.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals.let_in()
     os.setsid()  # a Ctrl-C of the terminal is for main alone
-    linux.die_with_parent()
-    if os.getppid() != settings["parent"]:
-        return
+    if settings["bound"]:
+        linux.die_with_parent()
+        if os.getppid() != settings["parent"]:
+            return
     _set_title(settings["title"])
     os.register_at_fork(after_in_child=_enter_child)
-    began = time.monotonic()
+    began, environ = time.monotonic(), dict(os.environ)
     with _Lifeline(settings["alive_fd"]):
         failed = _preload(settings["preload"])
     report = {
@@ -43,9 +49,10 @@ def main(settings: dict[str, Any]) -> None:
         "failed": failed,
         "problems": unclean(),
         "files": loaded_files("project"),
-        "environ": dict(os.environ),
+        "environ": environ,
         "threads": native_threads(),
     }
+    handover.set_by_imports.update({k: v for k, v in os.environ.items() if environ.get(k) != v})
     with os.fdopen(settings["report_fd"], "w") as file:
         json.dump(report, file)
     if report["problems"]:
@@ -116,7 +123,12 @@ def native_threads() -> list[str]:
     if not tasks.is_dir():
         return []
     own = str(os.getpid())
-    return sorted((task / "comm").read_text().strip() for task in tasks.iterdir() if task.name != own)
+    names = []
+    for task in tasks.iterdir():
+        if task.name != own:
+            with contextlib.suppress(OSError):  # it has just ended
+                names.append((task / "comm").read_text().strip())
+    return sorted(names)
 
 
 def unclean() -> list[str]:
@@ -124,7 +136,7 @@ def unclean() -> list[str]:
     problems = []
     if threading.active_count() > 1:
         problems.append("Python threads: " + ", ".join(t.name for t in threading.enumerate()[1:]))
-    unknown = [name for name in native_threads() if name not in SAFE_NATIVE_THREADS]
+    unknown = _unknown_threads()
     if unknown:
         problems.append("native threads: " + ", ".join(unknown))
     torch = sys.modules.get("torch")
@@ -134,6 +146,16 @@ def unclean() -> list[str]:
     if devices:
         problems.append("open devices: " + ", ".join(devices))
     return problems
+
+
+def _unknown_threads(limit_s: float = 1.0) -> list[str]:
+    """Native threads that are not known to be safe. One that has been joined may take a moment to leave the kernel."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        unknown = [name for name in native_threads() if name not in SAFE_NATIVE_THREADS]
+        if not unknown or time.monotonic() > deadline:
+            return unknown
+        time.sleep(0.005)
 
 
 def _open_gpu_devices() -> list[str]:

@@ -4,7 +4,8 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,29 @@ log = logging.getLogger(__name__)
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 SECOND_SIGNAL_S = 3.0
 _Handler = Callable[[int, FrameType | None], Any] | int | None
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Blocks the stop signals in this thread: none is lost, and a process started meanwhile begins with them blocked.
+
+    So a child that still imports is neither ended by a Ctrl-C nor fills the terminal with its traceback. It calls
+    `let_in` when its own handlers stand.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def let_in() -> None:
+    """Ends what `held_back` began in the process that started this one."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 class SignalNotes:
@@ -44,7 +68,8 @@ class SignalNotes:
             if number in self._ignore:
                 signal.signal(number, signal.SIG_IGN)
             elif previous is signal.SIG_IGN:
-                log.warning("%s is ignored, as the starting shell asked", signal.Signals(number).name)
+                if self._name is None:
+                    log.info("%s is ignored, as the starting shell asked", signal.Signals(number).name)
                 continue
             else:
                 signal.signal(number, self._note)

@@ -181,6 +181,9 @@ class Supervisor:
         self._close(child)
         if child.outcome is None:
             child.outcome = _recorded_outcome(child)
+        if child.exit_code == 0 and child.outcome is None:
+            child.exit_code = 1
+            child.cause = f"{child.name} ended without saying how: something in it called os._exit(0)"
         if child.exit_code == 255 and child.outcome is None and process_server.was_lost():
             self.server_lost = True
             child.cause = (

@@ -19,8 +19,7 @@ def trace_events(records: list[ProcessRecord]) -> list[dict[str, Any]]:
         events.append(
             {"name": "process_name", "ph": "M", "pid": pid, "tid": pid, "args": {"name": record.identity.label}}
         )
-        ends = [when for _, when in record.history[1:]]
-        for (state, begin), end in zip(record.history, ends, strict=False):
+        for (state, begin), end in zip(record.history, _ends(record), strict=False):
             events.append(
                 {
                     "name": state,
@@ -33,6 +32,15 @@ def trace_events(records: list[ProcessRecord]) -> list[dict[str, Any]]:
                 }
             )
     return events
+
+
+def _ends(record: ProcessRecord) -> list[float]:
+    """When each state ended. A killed process's last state lasts to its last sign of life; `ended` is no bar."""
+    ends = [when for _, when in record.history[1:]]
+    if record.outcome is None and record.history:
+        last = record.history[-1][1]
+        ends.append(max(last, (record.heartbeat or {}).get("time", last)))
+    return ends
 
 
 def write_timeline(run_dir: Path) -> None:

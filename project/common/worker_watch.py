@@ -3,28 +3,34 @@
 torch alone notices a killed idle worker after 5 s, and a busy one by a `ConnectionResetError` that names nobody.
 """
 
+import ctypes
 import logging
 import os
 import threading
 import time
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
 from project.common import process_registry
 from project.common.errors import ChildFailedError
 from project.common.identity import current_identity
-from project.common.interrupt import interrupt_main
-from project.common.outcome import describe_exit, outcome_of
+from project.common.interrupt import interrupt_main, wait_until_raised
+from project.common.outcome import Status, describe_exit, outcome_of
 
 log = logging.getLogger(__name__)
 
-GIVE_UP_S = 1.5
+GIVE_UP_S = 1.2  # for the main thread to take the error up; it may be in a collective, which nothing interrupts
+LEAVE_S = 2.5  # for closing in order afterwards
 LIKELY = {
     -9: "out of memory, or killed by somebody",
     -7: "/dev/shm is full: fewer workers, a smaller loader.prefetch_factor or smaller batches",
     -11: "a crash in native code",
 }
+_NO_ROW = -1
+# How torch tells of a worker's end, before or without us.
+_CONSEQUENCES = (ConnectionError, EOFError)
 
 
 class _Watch:
@@ -33,56 +39,75 @@ class _Watch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._workers: dict[int, BaseProcess] = {}
-        self._thread: threading.Thread | None = None
         self._wake_r, self._wake_w = os.pipe()
+        self._ended = False
+        self.told = threading.Event()
+        self.verdict: ChildFailedError | None = None
+        threading.Thread(target=self._run, name="worker-watch", daemon=True).start()
 
     def add(self, worker: BaseProcess) -> None:
         with self._lock:
             self._workers[worker.sentinel] = worker
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="worker-watch", daemon=True)
-                self._thread.start()
+        os.write(self._wake_w, b"!")
+
+    def end(self) -> None:
+        """Deaths count no longer."""
+        self._ended = True
         os.write(self._wake_w, b"!")
 
     def _run(self) -> None:
-        while True:
+        while not self._ended:
             with self._lock:
                 sentinels = list(self._workers)
             ready = wait([*sentinels, self._wake_r])
             if self._wake_r in ready:
                 os.read(self._wake_r, 4096)
             for sentinel in sentinels:
-                if sentinel in ready and not self._ended(sentinel):
-                    return
+                if sentinel in ready:
+                    self._judge(sentinel)
 
-    def _ended(self, sentinel: int) -> bool:
+    def _judge(self, sentinel: int) -> None:
         with self._lock:
             worker = self._workers.pop(sentinel)
-        if _was_told_to_end(worker):
-            return True
-        _fail(worker)
-        return False
+        if not self._ended and not _was_meant_to_end(worker):
+            self.verdict = ChildFailedError(_describe(worker))
+            self.told.set()
+            _fail(self.verdict)
 
 
-def _was_told_to_end(worker: Any) -> bool:
-    """torch sets the worker's event before it lets it go; an end without it is a death, whatever the exit code."""
+def _was_meant_to_end(worker: Any) -> bool:
+    """torch sets the worker's event before it lets it go; one whose iterable data is exhausted ends by itself."""
     event = getattr(worker, "done_event", None)
-    return event is not None and bool(event.is_set())
-
-
-def _fail(worker: Any) -> None:
-    identity = current_identity()
+    if event is not None and event.is_set():
+        return True
     worker.join(1.0)
-    code = worker.exitcode
-    likely = LIKELY.get(code)
-    text = (
-        f"rank {identity.rank if identity else 0}: DataLoader worker {worker.handover.identity.worker} "
-        f"(pid {worker.pid}) {describe_exit(code)}" + (f" (likely {likely})" if likely else "")
+    return worker.exitcode == 0 and _has_completed(worker)
+
+
+def _has_completed(worker: Any) -> bool:
+    run_dir = worker.handover.identity.run_dir
+    if run_dir is None:
+        return True
+    record = process_registry.find_record(run_dir, worker.pid)
+    return record is not None and (record.outcome or {}).get("status") == Status.COMPLETED
+
+
+def _describe(worker: Any) -> str:
+    identity = current_identity()
+    likely = LIKELY.get(worker.exitcode)
+    row = getattr(worker, "row", None)
+    at_row = f" at row {row.value}" if row is not None and row.value != _NO_ROW else ""
+    return (
+        f"rank {(identity.rank if identity else 0) or 0}: DataLoader worker {worker.handover.identity.worker} "
+        f"(pid {worker.pid}) {describe_exit(worker.exitcode)}{at_row}" + (f" (likely {likely})" if likely else "")
     )
-    error = ChildFailedError(text)
-    log.error("%s", text, extra={"terminal": False})
-    interrupt_main(error)
-    time.sleep(GIVE_UP_S)  # the main thread may be in a collective, which nothing can interrupt
+
+
+def _fail(error: ChildFailedError) -> None:
+    """Interrupts the rank, or ends it if that does not help."""
+    log.error("%s", error, extra={"terminal": False})
+    if not interrupt_main(error) or wait_until_raised(GIVE_UP_S):
+        time.sleep(LEAVE_S)
     process_registry.finish(outcome_of(error))
     os._exit(1)
 
@@ -97,3 +122,39 @@ def watch_worker(worker: BaseProcess) -> None:
     if _watch is None or _watch_pid != os.getpid():
         _watch, _watch_pid = _Watch(), os.getpid()
     _watch.add(worker)
+
+
+def end_watch() -> None:
+    """From now on workers may end as they like: their rank is leaving."""
+    if _watch is not None and _watch_pid == os.getpid():
+        _watch.end()
+
+
+def explain(error: BaseException) -> BaseException:
+    """The death of a worker in place of what torch made of it: under `spawn` it may be quicker than the watch."""
+    text = str(error)
+    is_consequence = isinstance(error, _CONSEQUENCES) or (isinstance(error, RuntimeError) and "DataLoader" in text)
+    if _watch is None or not is_consequence or not _watch.told.wait(1.0) or _watch.verdict is None:
+        return error
+    _watch.verdict.__cause__ = error
+    return _watch.verdict
+
+
+_row: Any = None
+
+
+def new_row_slot() -> Any:
+    """A number that a worker writes and its rank reads."""
+    return RawValue(ctypes.c_longlong, _NO_ROW)
+
+
+def use_row_slot(slot: Any) -> None:
+    """In a worker: where `note_row` writes."""
+    global _row
+    _row = slot
+
+
+def note_row(row: int) -> None:
+    """In a worker: the row that it is at now, so that its rank can name it should it die. Does nothing elsewhere."""
+    if _row is not None:
+        _row.value = row
