@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from project.common.atomic import atomic_file
 from project.common.disk import NO_SPACE
@@ -66,7 +66,7 @@ def _write(file: IO[bytes], state: Mapping[str, Any]) -> None:
 
     writer = _HashingWriter(file)
     try:
-        torch.save(dict(state), writer)
+        torch.save(dict(state), cast(IO[bytes], writer))
     except Exception:
         if writer.error is not None:
             raise writer.error from None

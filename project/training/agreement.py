@@ -1,4 +1,4 @@
-"""What all ranks have to do at the same step: they agree on it by one small all-reduce, seldom enough to cost nothing."""
+"""What all ranks do at the same step: agreed on by one small all-reduce, seldom enough to cost nothing."""
 
 import time
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The bridge between Lightning's hooks and the process tree: managers, states, heartbeats, stop requests, random state."""
+"""The bridge between Lightning's hooks and the process tree: managers, states, heartbeats, stops, random state."""
 
 import contextlib
 import logging
@@ -17,7 +17,9 @@ from project.training.checkpoint import Checkpoints, ends_epoch, may_save
 from project.training.rng import seed_process
 
 if TYPE_CHECKING:
-    from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch import Trainer
+
+    from project.training.module import Module
 
 log = logging.getLogger(__name__)
 
@@ -41,34 +43,32 @@ class ProcessCallback(Checkpoint):
         self._evaluation: tuple[float, int] = (0.0, 0)
         self._is_stepping = False
 
-    def setup(self, trainer: "Trainer", pl_module: "LightningModule", stage: str) -> None:
+    def setup(self, trainer: "Trainer", pl_module: "Module", stage: str) -> None:
         ensure_process_initialized(self._config)
         leave_signals_alone(trainer)
         self._agreement = self._agreement or Agreement(trainer.world_size)
         raise_if_stop_requested()
 
-    def on_load_checkpoint(self, trainer: "Trainer", pl_module: "LightningModule", checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: "Trainer", pl_module: "Module", checkpoint: dict[str, Any]) -> None:
         if trainer.state.fn == "fit":
             get_metrics_manager().continue_from(checkpoint["global_step"])
 
-    def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_train_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         set_state("training")
         heartbeat(trainer.global_step)
 
-    def on_train_batch_start(
-        self, trainer: "Trainer", pl_module: "LightningModule", batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: "Trainer", pl_module: "Module", batch: Any, batch_idx: int) -> None:
         self._is_stepping = False
         seed_process(self._config["seed"], trainer.global_rank, trainer.current_epoch, batch_idx)
 
-    def on_train_epoch_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_train_epoch_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         trainer.datamodule.start_epoch(trainer.current_epoch)
 
-    def on_before_optimizer_step(self, trainer: "Trainer", pl_module: "LightningModule", optimizer: Any) -> None:
+    def on_before_optimizer_step(self, trainer: "Trainer", pl_module: "Module", optimizer: Any) -> None:
         self._is_stepping = True
 
     def on_train_batch_end(
-        self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int
+        self, trainer: "Trainer", pl_module: "Module", outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self._is_stepping = False
         heartbeat(trainer.global_step)
@@ -80,11 +80,11 @@ class ProcessCallback(Checkpoint):
         is_due = self._checkpoints is not None and self._checkpoints.is_due(trainer.global_step)
         self._obey(trainer, pl_module, is_due=is_due)
 
-    def on_train_epoch_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_train_epoch_end(self, trainer: "Trainer", pl_module: "Module") -> None:
         # `Checkpoints` has just saved.
         self._obey(trainer, pl_module, is_due=False, is_saved=True)
 
-    def _obey(self, trainer: "Trainer", module: "LightningModule", *, is_due: bool, is_saved: bool = False) -> None:
+    def _obey(self, trainer: "Trainer", module: "Module", *, is_due: bool, is_saved: bool = False) -> None:
         assert self._agreement is not None, "setup comes first"
         request = stop_request()
         wish = max(1, request.exit_code) if request else 0
@@ -94,10 +94,10 @@ class ProcessCallback(Checkpoint):
         if decision.exit_code:
             raise StopRequested(request or _passed_on(decision.exit_code))
 
-    def on_validation_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_validation_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._start_evaluation("validating")
 
-    def on_test_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_test_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._start_evaluation("testing")
 
     def _start_evaluation(self, state: str) -> None:
@@ -105,7 +105,7 @@ class ProcessCallback(Checkpoint):
         self._evaluation = (time.monotonic(), 0)
 
     def on_validation_batch_end(
-        self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int,
+        self, trainer: "Trainer", pl_module: "Module", outputs: Any, batch: Any, batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         heartbeat(trainer.global_step)
@@ -115,18 +115,18 @@ class ProcessCallback(Checkpoint):
         started, _ = self._evaluation
         per_batch = (time.monotonic() - started) / (batch_idx + 1)
         n_left = sum(trainer.num_val_batches) - batch_idx - 1
-        if not trainer.state.fn == "fit" or n_left * per_batch > request.seconds_left() - _CLOSING_S:
+        if trainer.state.fn != "fit" or n_left * per_batch > request.seconds_left() - _CLOSING_S:
             log.info("validation would take too long: going on later from the checkpoint before it")
             raise StopRequested(request)
 
     def on_test_batch_end(
-        self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int,
+        self, trainer: "Trainer", pl_module: "Module", outputs: Any, batch: Any, batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         heartbeat(trainer.global_step)
         raise_if_stop_requested()
 
-    def on_validation_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_validation_end(self, trainer: "Trainer", pl_module: "Module") -> None:
         set_state("training")
         if trainer.state.fn == "fit" and not trainer.sanity_checking and not ends_epoch(trainer):
             # `Checkpoints` has just saved.
@@ -136,7 +136,7 @@ class ProcessCallback(Checkpoint):
     def _saves_after_validation(self) -> bool:
         return self._checkpoints is not None and self._checkpoints.monitor is not None
 
-    def on_exception(self, trainer: "Trainer", pl_module: "LightningModule", exception: BaseException) -> None:
+    def on_exception(self, trainer: "Trainer", pl_module: "Module", exception: BaseException) -> None:
         """Saves what was reached before a failing step. Alone only: other ranks would not come to save with us."""
         if isinstance(exception, (StopRequested, ProjectError)) or trainer.world_size > 1 or self._checkpoints is None:
             return

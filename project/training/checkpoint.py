@@ -20,7 +20,9 @@ from project.common.managers.metrics import unknown_metric
 from project.common.process_registry import set_state
 
 if TYPE_CHECKING:
-    from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch import Trainer
+
+    from project.training.module import Module
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +96,7 @@ class Checkpoints(Checkpoint):
         if not self.best_path.exists():  # a new run that starts from another run's file
             self.best_value, self.best_step = math.nan, -1
 
-    def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_train_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._saved_at_s = time.monotonic()
         self._saved_at_step = trainer.global_step
 
@@ -105,8 +107,8 @@ class Checkpoints(Checkpoint):
         by_steps = self.every_n_steps is not None and step % self.every_n_steps == 0
         return by_steps or (self.every_s is not None and time.monotonic() - self._saved_at_s >= self.every_s)
 
-    def on_validation_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
-        if trainer.sanity_checking or not trainer.state.fn == "fit" or self.monitor is None:
+    def on_validation_end(self, trainer: "Trainer", pl_module: "Module") -> None:
+        if trainer.sanity_checking or trainer.state.fn != "fit" or self.monitor is None:
             return
         if self.monitor not in trainer.callback_metrics:
             raise unknown_metric(self.monitor, available=trainer.callback_metrics)
@@ -123,10 +125,10 @@ class Checkpoints(Checkpoint):
             return True
         return value < self.best_value if self.mode == "min" else value > self.best_value
 
-    def on_train_epoch_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_train_epoch_end(self, trainer: "Trainer", pl_module: "Module") -> None:
         self.save(trainer, pl_module)
 
-    def save(self, trainer: "Trainer", module: "LightningModule") -> None:
+    def save(self, trainer: "Trainer", module: "Module") -> None:
         """Writes `last`, and `best` if there is a new one; all ranks call it at the same step.
 
         Weights that are not finite go to `diverged.ckpt`: what was saved before stays what one goes on from.
@@ -136,7 +138,7 @@ class Checkpoints(Checkpoint):
         is_finite = _is_finite(module)
         if not is_finite:
             path = self.last_path.with_name("diverged.ckpt")
-            log.warning("step %d: weights are not finite; saved as %s, last.ckpt is kept", trainer.global_step, path.name)
+            log.warning("step %d: weights are not finite, last.ckpt is kept; see %s", trainer.global_step, path.name)
         started = time.monotonic()
         trainer.save_checkpoint(path)
         if is_finite and self.has_new_best and trainer.is_global_zero:
@@ -146,24 +148,23 @@ class Checkpoints(Checkpoint):
         log.debug("saved %s at step %d in %.3f s", path.name, trainer.global_step, self._saved_at_s - started)
         set_state("training")
 
-    def on_save_checkpoint(self, trainer: "Trainer", pl_module: "LightningModule", checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: "Trainer", pl_module: "Module", checkpoint: dict[str, Any]) -> None:
         checkpoint[_KEY] = {
             "world_size": trainer.world_size,
             "is_epoch_end": is_epoch_done(trainer),
-            "metrics": _gather(pl_module.metric_states(), trainer) if hasattr(pl_module, "metric_states") else None,
-        } | getattr(pl_module, "facts", {})
+            "metrics": _gather(pl_module.train_metrics.states(), trainer),
+        } | pl_module.facts
 
-    def on_load_checkpoint(self, trainer: "Trainer", pl_module: "LightningModule", checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: "Trainer", pl_module: "Module", checkpoint: dict[str, Any]) -> None:
         run = checkpoint.get(_KEY)
         if run is None or run["is_epoch_end"] or trainer.state.fn != "fit":
             return
         if run["world_size"] != trainer.world_size:
             raise CheckpointError(
-                f"trainer.devices: {trainer.world_size} ranks cannot go on within an epoch that {run['world_size']} began; "
-                f"use trainer.devices={run['world_size']}, or a checkpoint of an epoch's end"
+                f"trainer.devices: {trainer.world_size} ranks cannot go on within an epoch that {run['world_size']} "
+                f"began; use trainer.devices={run['world_size']}, or a checkpoint of an epoch's end"
             )
-        if run["metrics"] is not None:
-            pl_module.load_metric_states(run["metrics"][trainer.global_rank])
+        pl_module.train_metrics.load_states(run["metrics"][trainer.global_rank])
 
 
 def _gather(states: dict[str, Any], trainer: "Trainer") -> list[dict[str, Any]]:
@@ -177,7 +178,7 @@ def _gather(states: dict[str, Any], trainer: "Trainer") -> list[dict[str, Any]]:
     return gathered
 
 
-def _is_finite(module: "LightningModule") -> bool:
+def _is_finite(module: "Module") -> bool:
     return all(bool(torch.isfinite(p).all()) for p in module.parameters() if p.is_floating_point())
 
 

@@ -1,7 +1,7 @@
 """The LightningDataModule: loaders over the data manager's rows, in the batch manager's order."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
@@ -82,7 +82,7 @@ class DataModule(LightningDataModule):
                 "timeout": self._loader["timeout_s"],
             }
         return DataLoader(
-            get_data_manager().rows(split, seed=self._seed),
+            cast(Any, get_data_manager().rows(split, seed=self._seed)),  # map-style by its methods, not by its class
             batch_sampler=sampler,
             collate_fn=get_batch_manager().collate,
             # Without one of its own, iterating would draw from the process's random state.

@@ -1,4 +1,4 @@
-"""The process group of a run's ranks, and what Lightning is told of it. One path serves our ranks, torchrun and Slurm."""
+"""The process group of a run's ranks, and what Lightning is told of it: one path for our ranks and torchrun's."""
 
 import logging
 import os
@@ -47,7 +47,7 @@ class RankEnvironment(ClusterEnvironment):
         return self._identity.world_size
 
     def set_world_size(self, size: int) -> None:
-        assert size == self._identity.world_size, f"Lightning counts {size} ranks, there are {self._identity.world_size}"
+        assert size == self._identity.world_size, f"Lightning counts {size} ranks"
 
     def global_rank(self) -> int:
         return self._identity.rank or 0
@@ -91,13 +91,14 @@ def process_group(identity: Identity, *, run_dir: Path, has_cuda: bool, timeout_
         yield
         return
     backend = "cpu:gloo,cuda:nccl" if has_cuda else "gloo"
-    limits = {"timeout": timedelta(seconds=timeout_s)}
+    limit = timedelta(seconds=timeout_s)
     if is_external():
-        dist.init_process_group(backend, init_method="env://", **limits)
+        dist.init_process_group(backend, init_method="env://", timeout=limit)
     else:
         _stay_on_this_machine()
         store = dist.FileStore(str(_store_path(run_dir, identity)), identity.world_size)
-        dist.init_process_group(backend, store=store, rank=identity.rank, world_size=identity.world_size, **limits)
+        rank, world_size = identity.rank or 0, identity.world_size
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=limit)
     log.debug("joined the process group as rank %s of %d over %s", identity.rank, identity.world_size, backend)
     try:
         yield

@@ -19,9 +19,9 @@ from project.common.managers import (
     get_tokenizer_manager,
     initialize_factory,
 )
-from project.training.rank import make_module, make_trainer, quiet_libraries, table_rows
 from project.training.callback import ProcessCallback
 from project.training.datamodule import DataModule
+from project.training.rank import make_module, make_trainer, quiet_libraries, table_rows
 
 if TYPE_CHECKING:
     from project.training.module import Module
@@ -76,7 +76,7 @@ def _evaluate(state: dict[str, Any], config: dict[str, Any], *, split: str) -> d
     data = get_data_manager()
     if data.labels != facts["labels"]:
         raise DataError(
-            f"task.data: the labels are {_short(data.labels)}, the checkpoint was trained on {_short(facts['labels'])}; "
+            f"task.data: the labels are {_short(data.labels)}, and the checkpoint's are {_short(facts['labels'])}; "
             "use data with the same labels"
         )
     if not data.n_rows(split):
@@ -95,7 +95,8 @@ def _evaluate(state: dict[str, Any], config: dict[str, Any], *, split: str) -> d
         loggers=[],
         accumulation=1,
     )
-    trainer.test(module, datamodule=DataModule(loader=config["loader"], seed=config["seed"], test_split=split), verbose=False)
+    datamodule = DataModule(loader=config["loader"], seed=config["seed"], test_split=split)
+    trainer.test(module, datamodule=datamodule, verbose=False)
     metrics = {f"{split}/{name.partition('/')[2]}": value for name, value in module.latest["test"].items()}
     path = get_directory_manager().layout.predictions
     write_predictions(path, module, split=split, labels=facts["labels"])
@@ -142,7 +143,7 @@ def apply_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
     changed = OmegaConf.create(dict(config))
     unknown = [key for key in overrides if _is_missing(changed, key)]
     if unknown:
-        raise ConfigError(*(f"{key}: is not in the run's configuration; see its config.yaml for the keys" for key in unknown))
+        raise ConfigError(*(f"{key}: is not in the run's configuration; see its config.yaml" for key in unknown))
     for key, value in overrides.items():
         OmegaConf.update(changed, key, value, merge=False)
     for key, source in references():

@@ -9,13 +9,13 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from project.common.errors import ConfigError
-from project.common.managers import get_metrics_manager
 from project.common.whitelist import instantiate
+from project.training.split_metrics import SplitMetrics
 
 if TYPE_CHECKING:
     from lightning.pytorch.utilities.types import OptimizerLRScheduler
 
-SPLITS = ("train", "val", "test")
+_STEP_COUNTS = frozenset({"num_training_steps", "total_steps", "T_max", "num_warmup_steps"})
 _NOT_FOR_THE_MODEL = frozenset({"row", "length"})
 
 
@@ -49,12 +49,10 @@ class Module(LightningModule):
     ) -> None:
         super().__init__()
         assert not any(p.is_shared() for p in model.parameters()), "another process shares these weights, both write"
-        metrics = get_metrics_manager()
         self.model = model
-        self.losses = nn.ModuleDict({f"{split}_loss": metrics.mean() for split in SPLITS})
-        self.scores = nn.ModuleDict(
-            {f"{split}_scores": metrics.collection(split, n_labels=n_labels) for split in SPLITS}
-        )
+        self.train_metrics = SplitMetrics("train", n_labels=n_labels)
+        self.val_metrics = SplitMetrics("val", n_labels=n_labels)
+        self.test_metrics = SplitMetrics("test", n_labels=n_labels)
         self.predictions: list[dict[str, Tensor]] | None = None
         self.latest: dict[str, dict[str, float]] = {}
         self.facts: dict[str, Any] = {}
@@ -67,58 +65,44 @@ class Module(LightningModule):
         return self.model(**inputs)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        return self._step(batch, "train").loss
+        loss: Tensor = self._step(batch, self.train_metrics).loss
+        return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        self._step(batch, "val")
+        self._step(batch, self.val_metrics)
 
     def test_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        outputs = self._step(batch, "test")
+        outputs = self._step(batch, self.test_metrics)
         if self.predictions is not None:
             probabilities = outputs.logits.float().softmax(dim=-1)
             kept = {"row": batch["row"], "label": batch["labels"], "probabilities": probabilities}
             self.predictions.append({name: value.cpu() for name, value in kept.items()})
 
-    def _step(self, batch: Mapping[str, Tensor], split: str) -> Any:
+    def _step(self, batch: Mapping[str, Tensor], metrics: SplitMetrics) -> Any:
         outputs = self.model(**{name: value for name, value in batch.items() if name not in _NOT_FOR_THE_MODEL})
-        labels = batch["labels"]
-        self.losses[f"{split}_loss"].update(outputs.loss.detach(), weight=n_targets(labels))
-        scores = self.scores[f"{split}_scores"]
-        if len(scores):
-            scores.update(outputs.logits.detach(), labels)
+        metrics.update(outputs, batch["labels"])
         return outputs
 
     def on_train_epoch_end(self) -> None:
-        self._log_epoch("train")
+        self._log_epoch(self.train_metrics)
 
     def on_validation_epoch_end(self) -> None:
-        self._log_epoch("val")
+        self._log_epoch(self.val_metrics)
 
     def on_test_epoch_end(self) -> None:
-        self._log_epoch("test")
+        self._log_epoch(self.test_metrics)
 
-    def _log_epoch(self, split: str) -> None:
-        loss, scores = self.losses[f"{split}_loss"], self.scores[f"{split}_scores"]
-        values = {f"{split}/loss": loss.compute(), **scores.compute()}
-        loss.reset()
-        scores.reset()
-        scalars = {name: value for name, value in values.items() if value.numel() == 1}
+    def _log_epoch(self, metrics: SplitMetrics) -> None:
+        values = metrics.compute()
         # Already one number for all ranks: torchmetrics gathered the sums.
-        self.log_dict(scalars, logger=False)
-        self.latest[split] = {name: value.item() for name, value in scalars.items()}
-        self.write(self.latest[split])
+        self.log_dict(values, logger=False)
+        self.latest[metrics.split] = {name: value.item() for name, value in values.items()}
+        self.write(self.latest[metrics.split])
 
     def write(self, values: Mapping[str, float]) -> None:
-        """Logs at once. Lightning does so after the hooks that save checkpoints: a kill between would lose the values."""
+        """Logs at once: Lightning does so after the hooks that save checkpoints, and a kill between would lose it."""
         for logger in self.loggers:
             logger.log_metrics({"epoch": self.current_epoch, **values}, step=self.global_step)
-
-    @property
-    def metric_names(self) -> list[str]:
-        """Everything that will be logged of the validation and training splits."""
-        return [f"{split}/loss" for split in SPLITS[:2]] + [
-            name for split in SPLITS[:2] for name in self.scores[f"{split}_scores"]
-        ]
 
     def configure_optimizers(self) -> "OptimizerLRScheduler":
         optimizer = instantiate(self._optimizer, _partial_=True)(parameter_groups(self.model))
@@ -131,37 +115,6 @@ class Module(LightningModule):
             warmup_fraction=self._warmup_fraction,
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-    def metric_states(self) -> dict[str, dict[str, Any]]:
-        """Sums of this rank's unfinished training epoch, as plain tensors."""
-        return {
-            name: {"count": metric._update_count} | {key: _copied(value) for key, value in metric.metric_state.items()}
-            for name, metric in self._training_metrics()
-        }
-
-    def load_metric_states(self, states: Mapping[str, Mapping[str, Any]]) -> None:
-        """The inverse of `metric_states`."""
-        for name, metric in self._training_metrics():
-            for key, value in states.get(name, {}).items():
-                if key == "count":
-                    metric._update_count = value
-                else:
-                    setattr(metric, key, _copied(value, device=metric.device))
-
-    def _training_metrics(self) -> list[tuple[str, Any]]:
-        scores = self.scores["train_scores"]
-        return [("loss", self.losses["train_loss"]), *scores.items(keep_base=True)]
-
-
-def _copied(value: Any, *, device: Any = None) -> Any:
-    if isinstance(value, list):
-        return [_copied(item, device=device) for item in value]
-    return value.detach().clone().to(device) if device is not None else value.detach().clone()
-
-
-def n_targets(labels: Tensor) -> int | Tensor:
-    """What a batch's mean loss is a mean over: rows, or the tokens that a language model predicts."""
-    return len(labels) if labels.dim() == 1 else (labels[:, 1:] != -100).sum()
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
@@ -183,11 +136,11 @@ def make_scheduler(
     """A schedule over `total_steps`, whatever names its function has for that and for the warm-up."""
     make = instantiate(node, _partial_=True)
     parameters = inspect.signature(make.func).parameters
-    needed = {"num_training_steps", "total_steps", "T_max", "num_warmup_steps"} & parameters.keys() - make.keywords.keys()
+    needed = _STEP_COUNTS & (parameters.keys() - make.keywords.keys())
     if needed and total_steps is None:
         raise ConfigError(
-            f"task.scheduler: {node['_target_']} needs the number of steps; set trainer.max_epochs or trainer.max_steps, "
-            "or task.scheduler=null"
+            f"task.scheduler: {node['_target_']} needs the number of steps; "
+            "set trainer.max_epochs or trainer.max_steps, or task.scheduler=null"
         )
     total = total_steps or 0
     values: dict[str, Any] = dict.fromkeys(needed, total)

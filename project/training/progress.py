@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from lightning.pytorch.callbacks import Callback
 
 if TYPE_CHECKING:
-    from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch import Trainer
     from rich.progress import Progress, TaskID
+
+    from project.training.module import Module
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ class ProgressReport(Callback):
         self._since: tuple[float, int] = (0.0, 0)
         self._n_rows = 0
 
-    def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_train_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._shown_at_s = time.monotonic()
         self._since, self._n_rows = (self._shown_at_s, 0), 0
         if trainer.is_global_zero and sys.stderr.isatty():
@@ -50,7 +52,7 @@ class ProgressReport(Callback):
         self._bar.start()
 
     def on_train_batch_end(
-        self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int
+        self, trainer: "Trainer", pl_module: "Module", outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if not trainer.is_global_zero:
             return
@@ -78,14 +80,14 @@ class ProgressReport(Callback):
             parts.append(f"{self._metric} {float(trainer.callback_metrics[self._metric]):.4f}")
         return "  ".join([*parts, f"{rows_per_s:,.0f} rows/s"])
 
-    def on_train_epoch_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_train_epoch_end(self, trainer: "Trainer", pl_module: "Module") -> None:
         if trainer.is_global_zero and self._bar is None:
             self._show(trainer, loss=None)
 
-    def on_train_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+    def on_train_end(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._close()
 
-    def on_exception(self, trainer: "Trainer", pl_module: "LightningModule", exception: BaseException) -> None:
+    def on_exception(self, trainer: "Trainer", pl_module: "Module", exception: BaseException) -> None:
         self._close()
 
     def _close(self) -> None:

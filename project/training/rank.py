@@ -199,7 +199,8 @@ class Training:
         return self.checkpoints.best_path
 
     def _metrics_of_kept(self) -> dict[str, float]:
-        return get_metrics_manager().values_at(self.checkpoints.best_step if self._kept_checkpoint() else None)
+        step = self.checkpoints.best_step if self.checkpoints is not None else -1
+        return get_metrics_manager().values_at(step if step >= 0 else None)
 
     def _test(self, kept: Path | None) -> dict[str, float]:
         if kept is not None:
@@ -261,9 +262,11 @@ def make_trainer(
     cuda = get_cuda_manager()
     options = {key: value for key, value in config["trainer"].items() if key not in _NOT_FOR_THE_TRAINER}
     if identity.world_size > 1:
-        options |= {"strategy": _ddp(cuda, identity), "devices": "auto" if cuda.accelerator == "cuda" else identity.world_size}
+        options["strategy"] = _ddp(cuda, identity)
+    if cuda.accelerator != "cuda":
+        options["devices"] = identity.world_size
     else:
-        options |= {"devices": [cuda.device.index or 0] if cuda.accelerator == "cuda" else 1}
+        options["devices"] = "auto" if identity.world_size > 1 else [cuda.device.index or 0]
     return Trainer(
         **options,
         accelerator=cuda.accelerator,

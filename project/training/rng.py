@@ -24,7 +24,7 @@ def seed_process(*numbers: int) -> None:
 
     seed = mix(*numbers)
     random.seed(seed)
-    numpy.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the legacy state is what libraries draw from
+    numpy.random.seed(seed & 0xFFFFFFFF)  # the legacy state is what libraries draw from
     torch.manual_seed(seed)
 
 

@@ -46,7 +46,8 @@ def write_data(folder: Path, *, train: int = 34, val: int = 11, test: int = 7) -
     for split, n_rows in {"train": train, "val": val, "test": test}.items():
         path = folder / f"{split}.jsonl"
         rows = [
-            {"text": f"{LABELS[i % 3] * (1 + i % 4)} {split} {i * 7 % 11}", "label": LABELS[i % 3]} for i in range(n_rows)
+            {"text": f"{LABELS[i % 3] * (1 + i % 4)} {split} {i * 7 % 11}", "label": LABELS[i % 3]}
+            for i in range(n_rows)
         ]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         files[split] = str(path)
@@ -55,7 +56,8 @@ def write_data(folder: Path, *, train: int = 34, val: int = 11, test: int = 7) -
 
 def compose(*overrides: str) -> dict[str, Any]:
     """The repository's configuration, resolved and plain."""
-    from hydra import compose as hydra_compose, initialize_config_dir
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
     from omegaconf import OmegaConf
 
     with initialize_config_dir(str(ROOT / "conf")):

@@ -72,9 +72,7 @@ def test_without_a_checkpoint_it_starts_again(tmp_path: Path) -> None:
 def test_a_stop_request_saves_and_goes_on_exactly(tmp_path: Path, step: int) -> None:
     config = tiny_config(tmp_path)
     whole = train(config, tmp_path / "whole")
-    stopped = train(
-        with_probe(config, "batch_end"), tmp_path / "stopped", environ={"PROBE": f"step={step},do=stop"}
-    )
+    stopped = train(with_probe(config, "batch_end"), tmp_path / "stopped", environ={"PROBE": f"step={step},do=stop"})
 
     resumed = train(config, tmp_path / "stopped", attempt=2)
 

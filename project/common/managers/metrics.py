@@ -169,7 +169,7 @@ def unknown_metric(metric: str, *, available: Any) -> ConfigError:
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """Lines of a history; one that was cut off is left out. Values that are no numbers are strings that `float()` reads."""
+    """Lines of a history; one that was cut off is left out. NaN and infinity are strings that `float()` reads."""
     return list(_lines(path)) if path.exists() else []
 
 

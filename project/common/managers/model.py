@@ -159,8 +159,9 @@ class ModelManager(BaseProcessManager):
         half_made = folder.with_name(f"{folder.name}{TEMPORARY_MARK}{os.getpid()}-export")
         half_made.mkdir(parents=True)
         try:
-            if hasattr(module, "save_pretrained"):
-                module.save_pretrained(half_made)
+            save_pretrained: Any = getattr(module, "save_pretrained", None)
+            if save_pretrained is not None:
+                save_pretrained(half_made)
             else:
                 from safetensors.torch import save_model
 
@@ -207,5 +208,7 @@ def _with_lora(module: Any, settings: Mapping[str, Any]) -> Any:
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
-        raise ConfigError("managers.model.lora: peft is not installed; pip install '.[lora]', or set it to null") from error
+        raise ConfigError(
+            "managers.model.lora: peft is not installed; pip install '.[lora]', or set it to null"
+        ) from error
     return get_peft_model(module, LoraConfig(**settings))

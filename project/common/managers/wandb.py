@@ -63,7 +63,13 @@ class WandbManager(BaseProcessManager):
         self._metrics = metrics
         self._mode = mode
         self._is_open_here = mode != "disabled" and self.identity.rank in {None, 0}
-        self._settings = {"project": project, "entity": entity, "group": group, "name": name, "tags": list(tags)}
+        self._settings: dict[str, Any] = {
+            "project": project,
+            "entity": entity,
+            "group": group,
+            "name": name,
+            "tags": list(tags),
+        }
         self._finish_timeout_s = finish_timeout_s
         self._run: Any = None
         self._hooks: tuple[Any, Any] | None = None
