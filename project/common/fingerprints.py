@@ -55,7 +55,7 @@ def _source_dir(target: str) -> Path | None:
         origin = getattr(module, "__file__", None) or (spec.origin if spec is not None else None)
         if origin is not None:
             folder = Path(origin).parent
-            return None if "site-packages" in folder.parts else folder
+            return None if {"site-packages", "dist-packages"} & set(folder.parts) else folder
         name = name.rpartition(".")[0]
     return None
 

@@ -77,6 +77,7 @@ def test_rows_cannot_be_written_to(tmp_path: Path) -> None:
         rows[0]["input_ids"][0] = 5
 
 
+@pytest.mark.slow
 def test_workers_that_live_on_get_each_epochs_rows(tmp_path: Path) -> None:
     path = make(tmp_path / "a.arrow", n_rows=30)
     child = start(f"import sys; from {HELPERS} import load_with_workers; load_with_workers(sys.argv[1])", path)

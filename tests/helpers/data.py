@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,10 @@ def noted_source(*, note: str, wait_s: float = 0.0) -> list[dict[str, Any]]:
         file.write(f"{os.getpid()}\n")
     time.sleep(wait_s)
     return word_rows()
+
+
+def count_texts(texts: Iterable[str]) -> list[int]:
+    return [len(text) for text in texts]
 
 
 def no_rows() -> list[dict[str, Any]]:

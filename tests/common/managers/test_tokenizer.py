@@ -14,6 +14,7 @@ import torch
 from project.common.errors import CheckpointError, ConfigError, NotInitializedError
 from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers.tokenizer import VARIABLE, TokenizerManager
+from project.common.whitelist import ALLOW_VARIABLE
 from tests.helpers.data import HELPERS, directory_manager, start, tokenizer_manager, word_rows
 
 TEXTS = [row["text"] for row in word_rows(300)]
@@ -199,6 +200,7 @@ def test_a_worker_uses_one_thread_whatever_its_rank_had_set(tmp_path: Path, monk
     assert set(seen) == {"false"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_after_threads_neither_hangs_nor_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Left alone, the library warns in every forked child, and hangs there if its threads are forced on."""
@@ -210,10 +212,11 @@ def test_a_fork_after_threads_neither_hangs_nor_warns(tmp_path: Path, monkeypatc
     assert "parallelism" not in err.lower()
 
 
-def test_a_function_that_returns_no_tokenizer_is_named(tmp_path: Path) -> None:
-    manager = tokenizer_manager(tmp_path, train={"_target_": "project.tasks.splits.normalise"})
+def test_a_function_that_returns_no_tokenizer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ALLOW_VARIABLE, f"{HELPERS}.*")
+    manager = tokenizer_manager(tmp_path, train={"_target_": f"{HELPERS}.count_texts"})
 
-    with pytest.raises((ConfigError, AttributeError)):
+    with pytest.raises(ConfigError, match=r"count_texts gave a list; it must return a PreTrainedTokenizerFast"):
         manager.prepare(lambda: TEXTS, fingerprint="texts")
     manager.close()
 
