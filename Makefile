@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 INSTALLED :=
 endif
 
-PIP_INSTALL := .venv/bin/python -m pip install -qq --disable-pip-version-check
+PIP_INSTALL := .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -51,18 +51,21 @@ benchmark: $(INSTALLED) ## how long processes take to start
 install: $(INSTALLED) ## make .venv and install the pins, if that is not done
 
 # The stamp comes last, so an interrupted installation is done again. What pip was writing when it was cut looks
-# installed and is not: then .venv-installing names a make that is gone, and .venv is made anew.
+# installed and is not: .venv-installing has content then, and .venv is made anew. A lock on that file, which pip
+# inherits, makes others wait, also when make was killed and pip lives on. Compiling all at once uses every core.
 .venv/.installed: requirements.lock setup.cfg pyproject.toml
 	@$(check-python)
-	@$(claim-environment)
-	@.venv/bin/python -c "" 2>/dev/null || rm -rf .venv
-	@.venv/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv .venv
-	@echo "Installing requirements.lock into .venv; this takes minutes once, torch is the largest part"
-	@$(PIP_INSTALL) "$$(grep '^torch==' requirements.lock)"
-	@$(PIP_INSTALL) -r requirements.lock
-	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
-	@rm .venv-installing
-	@touch $@
+	@set -e; exec 9>>.venv-installing; $(wait-for-others); \
+	if test -e $@ && test -z "$$(find $^ -newer $@)"; then exit 0; fi; \
+	if test -s .venv-installing || ! .venv/bin/python -c "" 2>/dev/null; then rm -rf .venv; fi; \
+	echo "begun, not ended" >&9; \
+	.venv/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv .venv; \
+	echo "Installing requirements.lock into .venv; this takes minutes once, torch is the largest part"; \
+	$(PIP_INSTALL) "$$(grep '^torch==' requirements.lock)"; \
+	$(PIP_INSTALL) -r requirements.lock; \
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .; \
+	.venv/bin/python -m compileall -qq -j 0 .venv/lib || true; \
+	touch $@; : >.venv-installing
 
 extras: .venv/.installed ## optional packages: make extras EXTRAS=lora,postgres
 	@test -n "$(EXTRAS)" || { echo "EXTRAS: nothing was given; make extras EXTRAS=lora,postgres" >&2; exit 1; }
@@ -95,12 +98,7 @@ define check-python
 	|| { echo "PYTHON: '$(PYTHON)' cannot make environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; }
 endef
 
-# Another make that is installing here is waited for. PPID is this make.
-define claim-environment
-until (set -C; echo "$$PPID" >.venv-installing) 2>/dev/null; do \
-	owner=$$(cat .venv-installing 2>/dev/null); \
-	if ! kill -0 "$$owner" 2>/dev/null; then rm -rf .venv .venv-installing; continue; fi; \
-	test -n "$$said" || echo "Waiting for process $$owner to install into .venv (if that is no make, delete .venv-installing)"; \
-	said=yes; sleep 1; \
-done
+define wait-for-others
+"$(PYTHON)" -c "import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)" 2>/dev/null \
+	|| { echo "Waiting for another installation into .venv"; "$(PYTHON)" -c "import fcntl; fcntl.flock(9, fcntl.LOCK_EX)"; }
 endef
