@@ -37,7 +37,7 @@ def tokenizer_manager(folder: Path, **settings: Any) -> TokenizerManager:
 
 
 def data_manager(folder: Path, **settings: Any) -> DataManager:
-    defaults = {"tokenizer": tokenizer_manager(folder), "split": SPLIT, "max_length": 16}
+    defaults: dict[str, Any] = {"tokenizer": tokenizer_manager(folder), "split": SPLIT, "max_length": 16}
     return DataManager(directory=directory_manager(folder), **(defaults | settings))
 
 
@@ -133,7 +133,7 @@ def load_with_workers(path: str) -> None:
 
     rows = ArrowRows(path, transform=shift_by_draw)
     sampler = EpochBatchSampler([1] * len(rows), plan=BatchPlan(batch_size=4))
-    loader = DataLoader(
+    loader: DataLoader[Any] = DataLoader(
         rows,  # type: ignore[arg-type]
         batch_sampler=sampler,
         num_workers=2,
