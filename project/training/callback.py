@@ -13,7 +13,7 @@ from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
 from project.common.stop import StopRequest, StopRequested, raise_if_stop_requested, stop_request
 from project.training.agreement import Agreement
-from project.training.checkpoint import Checkpoints, ends_epoch, may_save
+from project.training.checkpoint import Checkpoints, ends_epoch, is_accumulating, may_save
 from project.training.rng import seed_process
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from project.training.module import Module
 
 log = logging.getLogger(__name__)
+
+# Logged of single steps: in the history, not in the final metrics.
+STEP_METRICS = ("train/loss_step", "train/lr")
 
 # What is kept back for saving and closing when a validation is finished after a stop was requested.
 _CLOSING_S = 3.0
@@ -74,7 +77,8 @@ class ProcessCallback(Checkpoint):
         heartbeat(trainer.global_step)
         if _is_log_step(trainer):
             loss = trainer.strategy.reduce(outputs["loss"].detach(), reduce_op="mean")
-            pl_module.write({"train/loss_step": float(loss), "train/lr": trainer.optimizers[0].param_groups[0]["lr"]})
+            rate = trainer.optimizers[0].param_groups[0]["lr"]
+            pl_module.write(dict(zip(STEP_METRICS, (float(loss), rate), strict=True)))
         if not may_save(trainer):
             return
         is_due = self._checkpoints is not None and self._checkpoints.is_due(trainer.global_step)
@@ -128,13 +132,10 @@ class ProcessCallback(Checkpoint):
 
     def on_validation_end(self, trainer: "Trainer", pl_module: "Module") -> None:
         set_state("training")
-        if trainer.state.fn == "fit" and not trainer.sanity_checking and not ends_epoch(trainer):
+        is_within = trainer.state.fn == "fit" and not trainer.sanity_checking and not ends_epoch(trainer)
+        if is_within and not is_accumulating(trainer):
             # `Checkpoints` has just saved.
-            self._obey(trainer, pl_module, is_due=False, is_saved=self._saves_after_validation)
-
-    @property
-    def _saves_after_validation(self) -> bool:
-        return self._checkpoints is not None and self._checkpoints.monitor is not None
+            self._obey(trainer, pl_module, is_due=False, is_saved=True)
 
     def on_exception(self, trainer: "Trainer", pl_module: "Module", exception: BaseException) -> None:
         """Saves what was reached before a failing step. Alone only: other ranks would not come to save with us."""
@@ -149,8 +150,7 @@ class ProcessCallback(Checkpoint):
 
 
 def _is_log_step(trainer: "Trainer") -> bool:
-    has_stepped = not trainer.fit_loop.epoch_loop._should_accumulate()
-    return has_stepped and trainer.global_step % trainer.log_every_n_steps == 0
+    return not is_accumulating(trainer) and trainer.global_step % trainer.log_every_n_steps == 0
 
 
 def _passed_on(exit_code: int) -> StopRequest:

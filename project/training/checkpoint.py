@@ -108,15 +108,19 @@ class Checkpoints(Checkpoint):
         return by_steps or (self.every_s is not None and time.monotonic() - self._saved_at_s >= self.every_s)
 
     def on_validation_end(self, trainer: "Trainer", pl_module: "Module") -> None:
-        if trainer.sanity_checking or trainer.state.fn != "fit" or self.monitor is None:
+        if trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        if self.monitor not in trainer.callback_metrics:
-            raise unknown_metric(self.monitor, available=trainer.callback_metrics)
-        value = float(trainer.callback_metrics[self.monitor])
-        if self._is_better(value):
-            self.best_value, self.best_step, self.has_new_best = value, trainer.global_step, True
+        if self.monitor is not None:
+            self._compare(trainer, self.monitor)
         if not ends_epoch(trainer):
             self.save(trainer, pl_module)
+
+    def _compare(self, trainer: "Trainer", monitor: str) -> None:
+        if monitor not in trainer.callback_metrics:
+            raise unknown_metric(monitor, available=trainer.callback_metrics)
+        value = float(trainer.callback_metrics[monitor])
+        if self._is_better(value):
+            self.best_value, self.best_step, self.has_new_best = value, trainer.global_step, True
 
     def _is_better(self, value: float) -> bool:
         if math.isnan(value):
@@ -131,8 +135,11 @@ class Checkpoints(Checkpoint):
     def save(self, trainer: "Trainer", module: "Module") -> None:
         """Writes `last`, and `best` if there is a new one; all ranks call it at the same step.
 
-        Weights that are not finite go to `diverged.ckpt`: what was saved before stays what one goes on from.
+        Weights that are not finite go to `diverged.ckpt`: what was saved before stays what one goes on from. Within an
+        accumulation only `best` is written: its gradients would be missing when one goes on.
         """
+        if trainer.fast_dev_run or (is_accumulating(trainer) and not self.has_new_best):
+            return
         set_state("saving")
         path = self.best_path if self.has_new_best else self.last_path
         is_finite = _is_finite(module)
@@ -141,7 +148,7 @@ class Checkpoints(Checkpoint):
             log.warning("step %d: weights are not finite, last.ckpt is kept; see %s", trainer.global_step, path.name)
         started = time.monotonic()
         trainer.save_checkpoint(path)
-        if is_finite and self.has_new_best and trainer.is_global_zero:
+        if is_finite and self.has_new_best and trainer.is_global_zero and not is_accumulating(trainer):
             link(self.best_path, self.last_path)
         self.has_new_best = False
         self._saved_at_step, self._saved_at_s = trainer.global_step, time.monotonic()
@@ -198,6 +205,11 @@ def ends_epoch(trainer: "Trainer") -> bool:
     return trainer.fit_loop.epoch_loop._num_ready_batches_reached()
 
 
+def is_accumulating(trainer: "Trainer") -> bool:
+    """Whether there are gradients that no optimizer step has used yet."""
+    return trainer.fit_loop.epoch_loop._should_accumulate()
+
+
 def is_epoch_done(trainer: "Trainer") -> bool:
     """Whether the epoch's batches and validation are over."""
     progress = trainer.fit_loop.epoch_progress.current
@@ -212,7 +224,7 @@ def may_save(trainer: "Trainer") -> bool:
     """
     loop = trainer.fit_loop.epoch_loop
     fetcher = trainer.fit_loop._data_fetcher
-    return not (loop._should_accumulate() or loop._num_ready_batches_reached() or loop._should_check_val_fx(fetcher))
+    return not (is_accumulating(trainer) or loop._num_ready_batches_reached() or loop._should_check_val_fx(fetcher))
 
 
 def position(trainer: "Trainer") -> tuple[int, int]:

@@ -27,7 +27,7 @@ from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
 from project.common.stop import StopRequested, raise_if_stop_requested
 from project.common.whitelist import instantiate
-from project.training.callback import ProcessCallback
+from project.training.callback import STEP_METRICS, ProcessCallback
 from project.training.checkpoint import Checkpoints, ManagedCheckpointIO
 from project.training.datamodule import DataModule, optimizer_steps
 from project.training.environment import RankEnvironment, RankStrategy, process_group
@@ -200,7 +200,8 @@ class Training:
 
     def _metrics_of_kept(self) -> dict[str, float]:
         step = self.checkpoints.best_step if self.checkpoints is not None else -1
-        return get_metrics_manager().values_at(step if step >= 0 else None)
+        values = get_metrics_manager().values_at(step if step >= 0 else None)
+        return {name: value for name, value in values.items() if name not in STEP_METRICS}
 
     def _test(self, kept: Path | None) -> dict[str, float]:
         if kept is not None:
@@ -288,7 +289,6 @@ def _ddp(cuda: Any, identity: Identity) -> RankStrategy:
     keep_buckets = cuda.accelerator == "cpu" and identity.world_size > 2
     return RankStrategy(
         parallel_devices=[cuda.device] * identity.world_size,
-        cluster_environment=RankEnvironment(identity),
         find_unused_parameters=keep_buckets,
     )
 
