@@ -71,7 +71,7 @@ def signal_handlers() -> Facts:
     return {(n, str(h)): f"signal handler {signal.Signals(n).name}: {h}" for n, h in handlers.items() if n in _NAMED}
 
 
-_NAMED = frozenset(signal.Signals)
+_NAMED = frozenset(signal.Signals) - {signal.SIGALRM}  # pytest-timeout's
 
 
 def shared_memory() -> Facts:
@@ -153,7 +153,7 @@ def _added(before: dict[str, Facts]) -> list[str]:
 
 
 def _is_foreign(text: str) -> bool:
-    """Shared memory that a process outside our tree has mapped: another session on this machine is at work."""
+    """Shared memory that a process outside our tree has mapped, or had until now: another session here is at work."""
     if not text.startswith("/dev/shm/"):
         return False
     ours = {process.pid for process in descendants()} | {os.getpid()}
@@ -163,7 +163,7 @@ def _is_foreign(text: str) -> bool:
                 return True
         except OSError:
             continue
-    return False
+    return not os.path.exists(text)
 
 
 def reap_adopted() -> None:
