@@ -1,30 +1,23 @@
 """The container: one process's managers, built when first asked for and closed before what they need."""
 
 import copy
-import logging
 import os
-import sys
 import threading
-import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, cast
 
+from project.common.closing import Closer
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
 from project.common.identity import Identity
 from project.common.manager_graph import ManagerGraph, ManagerNode
 from project.common.plain_config import as_plain
 from project.common.signatures import HYDRA_KEYS, suggest
-from project.common.stop import StopRequested, stop_request
 from project.common.whitelist import instantiate, refuse_harmful
 
-logger = logging.getLogger(__name__)
-
 CLOSE_TIMEOUT_S = 5.0
-_LEAST_TIMEOUT_S = 0.5
 
 _building: ContextVar[Identity | None] = ContextVar("identity_of_the_container_that_builds", default=None)
 
@@ -57,7 +50,7 @@ class Container:
         self._timeout_s = float((self.config.get("processes") or {}).get("close_timeout_s") or CLOSE_TIMEOUT_S)
         self._instances: dict[str, Any] = {}
         self._stack = ExitStack()
-        self._closer = _Closer()
+        self._closer = Closer()
         self._lock = threading.RLock()
         self._is_closed = False
 
@@ -95,7 +88,9 @@ class Container:
         is_ours = self._lock.acquire(timeout=self._timeout_s)
         try:
             if not is_ours:
-                self._closer.report("another thread is still building a manager, which stays open")
+                self._closer.report(
+                    "another thread is still building a manager, which is closed as soon as it is there"
+                )
             self._is_closed = True
             self._instances.clear()
             self._stack.close()  # never raises: each entry passes through the closer
@@ -130,6 +125,9 @@ class Container:
         needs |= {name: self._build(self._available[name]) for name in node.wishes if name in self._available}
         with _built_for(self.identity), self._named_errors(node.name):
             manager = _make_factory(self.config["managers"][node.name])(**needs)
+        if self._is_closed:  # somebody could not wait for us any longer
+            self._close(node.name, manager)
+            self._find(node.name)
         self._stack.callback(self._close, node.name, manager)
         self._instances[node.name] = manager
         return manager
@@ -172,63 +170,3 @@ def _built_for(identity: Identity) -> Iterator[None]:
         yield
     finally:
         _building.reset(token)
-
-
-class _Closer:
-    """Closes managers one by one, each within a time limit, and remembers what went wrong."""
-
-    def __init__(self) -> None:
-        self._problems: list[str] = []
-        self._interrupt: BaseException | None = None
-
-    def close(self, name: str, close: Callable[[], None], timeout_s: float) -> None:
-        """Calls `close` in a thread of its own, so that one that hangs can be left behind."""
-        outcome: list[BaseException] = []
-        thread = threading.Thread(target=_run, args=(close, outcome), name=f"close-{name}", daemon=True)
-        thread.start()
-        self._wait(thread, _limit(timeout_s))
-        if thread.is_alive():
-            self.report(f"managers.{name}: closing hangs and was given up; it is at\n{_stack_of(thread)}")
-        elif outcome and isinstance(outcome[0], Exception):
-            self.report(f"managers.{name}: closing failed: {outcome[0]!r}", error=outcome[0])
-        elif outcome:
-            self._interrupt = self._interrupt or outcome[0]
-
-    def report(self, problem: str, *, error: BaseException | None = None) -> None:
-        """Logs a problem and keeps it for the end."""
-        self._problems.append(problem)
-        logger.error(problem, exc_info=error)
-
-    def finish(self) -> list[str]:
-        """Returns the problems, or raises the interrupt that came meanwhile; starts afresh."""
-        problems, interrupt = self._problems, self._interrupt
-        self._problems, self._interrupt = [], None
-        if interrupt is not None:
-            raise interrupt
-        return problems
-
-    def _wait(self, thread: threading.Thread, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
-            try:
-                thread.join(left)
-            except (KeyboardInterrupt, StopRequested) as interrupt:  # raised by a signal handler in this thread
-                self._interrupt = self._interrupt or interrupt
-
-
-def _run(close: Callable[[], None], outcome: list[BaseException]) -> None:
-    try:
-        close()
-    except BaseException as error:  # noqa: BLE001 - handed to the thread that waits, which reports or raises it
-        outcome.append(error)
-
-
-def _limit(timeout_s: float) -> float:
-    """A stop's deadline shortens the time that one manager may take, but leaves each a moment."""
-    request = stop_request()
-    return timeout_s if request is None else max(_LEAST_TIMEOUT_S, min(timeout_s, request.seconds_left()))
-
-
-def _stack_of(thread: threading.Thread) -> str:
-    frame = sys._current_frames().get(thread.ident or 0)
-    return "".join(traceback.format_stack(frame)) if frame is not None else "(it ended just now)"

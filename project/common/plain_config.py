@@ -1,20 +1,32 @@
 """A configuration as plain data: the only form in which it is compared, checked and handed to another process."""
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from project.common.errors import ConfigError
 
 _ABSENT = object()
 
 
 def as_plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns dicts, lists and plain values only, interpolations resolved; a copy, which nobody else can change."""
-    # OmegaConf's containers have this method; a plain dict is no reason to import it.
-    if hasattr(config, "_get_node"):
+    plain = _convert(config)
+    if not isinstance(plain, dict):
+        raise ConfigError(f"config: {type(config).__name__} has no keys; use a dict or a DictConfig")
+    return plain
+
+
+def _convert(value: Any) -> Any:
+    # OmegaConf's containers have this method; plain data is no reason to import it.
+    if hasattr(value, "_get_node"):
         from omegaconf import OmegaConf
 
-        return dict(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
-    return copy.deepcopy(dict(config))
+        return OmegaConf.to_container(value, resolve=True)
+    if isinstance(value, Mapping):
+        return {key: _convert(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_convert(child) for child in value]
+    return value
 
 
 def differences(one: Any, other: Any, key: str = "") -> Iterator[str]:

@@ -11,6 +11,7 @@ from project.common import handover
 from project.common.containers import Container
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
 from project.common.identity import Identity, Role, current_identity, set_identity
+from project.common.manager_graph import parse_roles
 from project.common.plain_config import as_plain, differences
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,14 @@ def built_manager(name: str) -> Any | None:
     if container is None or container.pid != os.getpid() or name not in container.built():
         return None
     return container.get(name)
+
+
+def parse_role(role: Role | str | None) -> Role | None:
+    """Returns the role of this name; None stays None."""
+    if role is None:
+        return None
+    (parsed,) = parse_roles([role], key="role")
+    return parsed
 
 
 def identity_is_inherited() -> bool:

@@ -232,7 +232,7 @@ def _walk(value: Any, key: str) -> Iterator[tuple[str, Any]]:
     items: Any = ()
     if isinstance(value, Mapping):
         items = value.items()
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):  # a ListConfig is no list
         items = enumerate(value)
     for name, child in items:
         path = f"{key}.{name}" if key else str(name)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from project.common.config_check import check_heavy, check_light, require_no_problems
+from project.common.config_check import check_light, require_no_problems
 from project.common.errors import ConfigError
 from project.common.whitelist import ALLOW_VARIABLE
 from tests.helpers import managers as doubles
@@ -217,85 +217,3 @@ print(len(check_light(config)), sorted(heavy & set(sys.modules)))
     n_problems, _, heavy = done.stdout.strip().partition(" ")
     assert int(n_problems) > 0  # required arguments are missing: the signatures were read
     assert heavy == "[]"
-
-
-@pytest.fixture(scope="module")
-def heavy_imports() -> None:
-    """Importing sets environment variables, which would be laid to the first test that needs them."""
-    pytest.importorskip("lightning.pytorch")
-    pytest.importorskip("transformers")
-
-
-@pytest.mark.usefixtures("heavy_imports")
-def test_heavy_a_good_configuration_has_no_problems() -> None:
-    callbacks = {
-        "save": {"_target_": "lightning.pytorch.callbacks.ModelCheckpoint", "monitor": "val/acc", "save_top_k": 1},
-        "stop": {"_target_": "lightning.pytorch.callbacks.EarlyStopping", "monitor": "val/loss", "min_delta": 0.1},
-    }
-    task = {
-        "optimizer": {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 1e-3, "betas": [0.9, 0.99]},
-        "scheduler": {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR", "_partial_": True, "T_max": 3},
-        "model": {"_target_": "transformers.models.bert.BertConfig", "hidden_size": 8},
-    }
-    trainer = {"max_epochs": 1, "devices": 2}
-
-    assert check_heavy({"callbacks": callbacks, "task": task, "trainer": trainer, "logger": None}) == []
-
-
-@pytest.mark.parametrize(
-    ("sections", "problem"),
-    [
-        (
-            {"callbacks": {"s": {"_target_": "lightning.pytorch.callbacks.ModelCheckpoint", "moniter": "x"}}},
-            "callbacks.s.moniter: ModelCheckpoint takes no 'moniter'; did you mean 'monitor'?",
-        ),
-        (
-            {"callbacks": {"s": {"_target_": "lightning.pytorch.callbacks.EarlyStopping"}}},
-            "callbacks.s.monitor: missing; EarlyStopping needs it",
-        ),
-        (
-            {"callbacks": {"s": {"_target_": "lightning.pytorch.callbacks.Nothing"}}},
-            "callbacks.s._target_: 'lightning.pytorch.callbacks.Nothing' cannot be imported",
-        ),
-        (
-            {"task": {"optimizer": {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": "fast"}}},
-            "task.optimizer.lr: 'fast' does not fit; use a number",
-        ),
-        (
-            {"managers": {"model": {"model": {"_target_": "torch.nn.Linear", "in_feature": 2}}}},
-            "managers.model.model.in_feature: Linear takes no 'in_feature'",
-        ),
-        (
-            {"task": {"model": {"_target_": "torch.nn.modules.module.torch.load"}}},
-            "task.model._target_: 'torch.nn.modules.module.torch.load' leads to torch.serialization.load",
-        ),
-        (
-            {"trainer": {"max_epoch": 1}},
-            "trainer.max_epoch: Trainer takes no 'max_epoch'; did you mean 'max_epochs'?",
-        ),
-    ],
-)
-@pytest.mark.usefixtures("heavy_imports")
-def test_heavy_a_problem_is_named(sections: dict[str, Any], problem: str) -> None:
-    (found,) = check_heavy(sections)
-
-    assert found.startswith(problem)
-
-
-@pytest.mark.usefixtures("heavy_imports")
-def test_heavy_all_problems_are_reported_together() -> None:
-    wrong = {"_target_": "lightning.pytorch.callbacks.EarlyStopping", "a": 1, "min_delta": "small"}
-
-    problems = check_heavy({"callbacks": {"x": wrong, "y": {"_target_": "torch.nn.Nothing"}}})
-
-    assert [problem.partition(":")[0] for problem in problems] == [
-        "callbacks.x.a",
-        "callbacks.x.monitor",
-        "callbacks.x.min_delta",
-        "callbacks.y._target_",
-    ]
-
-
-@pytest.mark.usefixtures("heavy_imports")
-def test_heavy_code_may_add_arguments_to_a_recipe() -> None:
-    assert check_heavy({"task": {"model": {"_target_": "torch.nn.Linear", "in_features": 3}}}) == []

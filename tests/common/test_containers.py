@@ -163,6 +163,29 @@ def test_two_threads_that_come_at_once_build_once(events: list[str]) -> None:
     assert events == ["build ground", "build slow"]
 
 
+def test_closing_does_not_wait_for_ever_for_a_thread_that_builds(events: list[str]) -> None:
+    config = config_of("slow", "ground") | {"processes": {"close_timeout_s": 0.01}}
+    container = Container(config, identity=RANK)
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            container.get("slow")
+        except NotInitializedError as error:
+            errors.append(error)
+
+    doubles.is_building.clear()
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert doubles.is_building.wait(10)
+    problems = container.close()
+    thread.join(10)
+
+    assert problems == ["another thread is still building a manager, which is closed as soon as it is there"]
+    assert len(errors) == 1
+    assert events[-1] == "close slow"
+
+
 def test_a_manager_that_fails_to_build_names_itself_and_leaves_the_rest_to_be_closed(events: list[str]) -> None:
     container = make("broken", "ground")
 

@@ -23,104 +23,7 @@ from project.common.whitelist import (
     refuse_harmful,
 )
 from tests.helpers import managers as doubles
-
-HARMFUL = (
-    # plainly
-    "os.system",
-    "os.popen",
-    "os.remove",
-    "os.execv",
-    "posix.system",
-    "subprocess.run",
-    "subprocess.Popen",
-    "shutil.rmtree",
-    "builtins.eval",
-    "builtins.exec",
-    "builtins.open",
-    "builtins.getattr",
-    "builtins.__import__",
-    "importlib.import_module",
-    "pickle.loads",
-    "pickle.Unpickler",
-    "marshal.loads",
-    "functools.partial",
-    "operator.methodcaller",
-    "ctypes.CDLL",
-    "runpy.run_path",
-    "webbrowser.open",
-    "urllib.request.urlretrieve",
-    "pathlib.Path.write_text",
-    "logging.config.dictConfig",
-    "hydra.utils.instantiate",
-    "hydra.utils.get_method",
-    "numpy.load",
-    "joblib.load",
-    "cloudpickle.loads",
-    "pandas.read_pickle",
-    # next to what is allowed
-    "torch.load",
-    "torch.hub.load",
-    "torch.utils.cpp_extension.load_inline",
-    "torch.jit.load",
-    "torch.package.PackageImporter",
-    "lightning.pytorch.Trainer",
-    "lightning.pytorch.cli.LightningCLI",
-    "transformers.pipeline",
-    "transformers.AutoModel.from_pretrained",
-    "transformers.dynamic_module_utils.get_class_from_dynamic_module",
-    "datasets.Dataset.map",
-    "project.common.process_entry.enter_early",
-    "project.graph.main",
-    # through what is allowed
-    "torch.nn.modules.module.torch.load",
-    "torch.nn.functional.torch.hub.load",
-    "torch.nn.functional.importlib.import_module",
-    "torch.nn.functional.relu",
-    "torch.nn.Module.load_state_dict",
-    "torch.nn.init.warnings.warn",
-    "torch.optim.lr_scheduler.types.FunctionType",
-    "torch.optim.optimizer.functools.partial",
-    "torch.optim.lr_scheduler.partial",
-    "lightning.pytorch.callbacks.model_checkpoint.os.system",
-    "lightning.pytorch.callbacks.model_checkpoint.shutil.rmtree",
-    "lightning.pytorch.callbacks.ModelCheckpoint.state_dict",
-    "lightning.pytorch.loggers.csv_logs.os.remove",
-    "transformers.models.bert.modeling_bert.torch.load",
-    "torchmetrics.classification.accuracy.torch.load",
-    "project.common.managers.os.system",
-    "project.common.managers.base.os.fork",
-    "project.common.managers.cleanup_managers",
-    "project.common.managers.sys.exit",
-    "project.training.rank.run_rank",
-    "project.tasks.language_id.find_spec",
-    "project.tasks.language_id.gettext.find",
-    # into Python's own machinery
-    "project.tasks.language_id.__builtins__.eval",
-    "project.tasks.language_id.load_messages.__globals__.get",
-    "project.tasks.language_id.load_messages.__code__.replace",
-    "torch.nn.Module.__class__.__subclasses__",
-    # malformed
-    "",
-    ".os.system",
-    "project.tasks..os.system",
-)
-
-USEFUL = (
-    "torch.nn.Linear",
-    "torch.optim.AdamW",
-    "torch.optim.lr_scheduler.CosineAnnealingLR",
-    "torch.optim.lr_scheduler.ReduceLROnPlateau",
-    "lightning.pytorch.callbacks.ModelCheckpoint",
-    "lightning.pytorch.loggers.CSVLogger",
-    "torchmetrics.classification.MulticlassAccuracy",
-    "torchmetrics.text.Perplexity",
-    "transformers.get_cosine_schedule_with_warmup",
-    "transformers.models.bert.BertConfig",
-    "datasets.load_dataset",
-    "project.tasks.language_id.load_messages",
-    "project.common.managers.directory.DirectoryManager",
-    "project.training.checkpoint.Checkpoints",
-)
+from tests.helpers.targets import HARMFUL, USEFUL
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -229,6 +132,15 @@ def test_other_ways_to_run_code_are_refused(config: dict[str, Any], problem: str
     assert found.startswith(problem)
 
 
+@pytest.mark.parametrize("target", ["os.system", "${user.a}"])
+def test_lists_of_omegaconf_hide_nothing(target: str) -> None:
+    config = OmegaConf.create({"user": {"a": "os.popen"}, "callbacks": [[{"_target_": target}]]})
+
+    assert len(find_harmful(config)) == 1  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"callbacks\.0\.0\._target_"):
+        refuse_harmful({"x": 1, **config})  # type: ignore[dict-item]
+
+
 def test_what_is_off_is_not_refused() -> None:
     assert find_harmful({"a": {"trust_remote_code": False, "weights_only": True}, "processes": {"allow": []}}) == []
 
@@ -240,7 +152,7 @@ def test_a_wider_list_around_us_does_not_widen_ours() -> None:
 
 def test_the_users_own_module_is_allowed_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     node = doubles.node("ground", depth=2)
-    with pytest.raises(ConfigError, match=r"add it to ALLOW in project/tasks/__init__\.py"):
+    with pytest.raises(ConfigError, match=f"add it to ALLOW in {project.__name__}/tasks/__init__"):
         instantiate(node)
     monkeypatch.setattr(project.tasks, "ALLOW", (doubles.ALLOWED,))
 

@@ -20,6 +20,7 @@ EVERYWHERE = frozenset({Role.MAIN, Role.TRIAL, Role.RANK, Role.WORKER})
 
 events: list[str] = []
 release = threading.Event()
+is_building = threading.Event()
 
 
 class _Noting(BaseManager):
@@ -90,7 +91,8 @@ class Slow(_Noting):
 
     def __init__(self, *, ground: Ground) -> None:
         super().__init__()
-        time.sleep(0.05)
+        is_building.set()
+        time.sleep(0.1)
         self.ground = ground
 
 

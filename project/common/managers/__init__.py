@@ -35,7 +35,7 @@ def initialize_factory(config: Mapping[str, Any], *, role: Role | str | None = N
     Raises:
         ConfigError: The configuration cannot work, or is another than the one that this process has managers from.
     """
-    role = None if role is None else Role(role)
+    role = process_state.parse_role(role)
     identity = current_identity()
     if identity is None or (role is not None and identity.role != role):
         identity = _make_identity(identity, role or Role.RANK)

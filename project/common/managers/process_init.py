@@ -20,7 +20,7 @@ def ensure_process_initialized(config: Mapping[str, Any] | None = None, *, role:
         NotInitializedError: There is no configuration.
         ProcessBoundaryError: This process is a fork of one that had started CUDA.
     """
-    role = None if role is None else Role(role)
+    role = process_state.parse_role(role)
     if config is None:
         config = _handed_config()
     process_state.open_container(config, identity=_find_identity(role), must_be=role)

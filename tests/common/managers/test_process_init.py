@@ -2,11 +2,15 @@
 
 import multiprocessing
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import project
 from project.common import managers
 from project.common.errors import ConfigError, NotInitializedError
 from project.common.identity import Identity, Role, current_identity, set_identity
@@ -16,6 +20,7 @@ from tests.helpers import managers as doubles
 from tests.helpers.managers import config_of
 
 DEADLINE_S = 60
+REPOSITORY = Path(project.__file__).parent.parent
 CONFIG = config_of("roof", "house", "ground", ground={"depth": 3})
 
 
@@ -136,3 +141,69 @@ def test_a_fork_of_a_process_that_had_started_cuda_is_refused() -> None:
 
     assert text.startswith(f"ProcessBoundaryError: pid {child}: is a fork of rank0")
     assert "spawn or forkserver" in text
+
+
+SCRIPT = """
+import multiprocessing, sys
+from project.common.managers import cleanup_managers, get_directory_manager, initialize_factory
+from project.common.managers.process_init import ensure_process_initialized
+
+target = "project.common.managers.directory.DirectoryManager"
+config = {"managers": {"directory": {"_target_": target, "name": "script", "runs_dir": sys.argv[1]}}}
+
+def child():
+    ensure_process_initialized(config)
+    print("child", get_directory_manager().run_dir, flush=True)
+    cleanup_managers()
+
+if __name__ == "__main__":
+    initialize_factory(config)
+    print("owner", get_directory_manager().run_dir, flush=True)
+    process = multiprocessing.get_context(sys.argv[2]).Process(target=child)
+    process.start()
+    process.join(60)
+    cleanup_managers()
+    sys.exit(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_a_plain_script_and_its_child_share_the_run_folder(method: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(tmp_path / "runs"), method]
+    environ = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, env=environ, check=False)
+
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split() for line in done.stdout.splitlines())
+    assert said["child"] == said["owner"]
+    assert [str(folder) for folder in (tmp_path / "runs" / "script").iterdir()] == [said["owner"]]
+
+
+def test_a_notebook_starts_children_and_starts_again() -> None:
+    """A notebook's main module has no file; its cells run one after another in one process."""
+    cells = f"""
+import multiprocessing, threading
+from project.common import managers
+from project.common.whitelist import allow_targets
+from tests.helpers import managers as doubles
+allow_targets(doubles.ALLOWED)
+for depth in (3, 4):
+    config = doubles.config_of("house", "ground", ground={{"depth": depth}})
+    managers.initialize_factory(config)
+    here, there = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("spawn").Process(target=doubles.use_as_worker, args=(there, config))
+    child.start()
+    print(here.poll({DEADLINE_S} / 4) and here.recv())
+    child.join({DEADLINE_S})
+    thread = threading.Thread(target=lambda: print(managers.get_manager("ground").depth))
+    thread.start()
+    thread.join({DEADLINE_S})
+    managers.cleanup_managers()
+"""
+    command = [sys.executable, "-c", cells]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=REPOSITORY, check=False)
+
+    assert done.stdout.splitlines() == ["('worker', 3)", "3", "('worker', 4)", "4"], done.stderr

@@ -92,6 +92,11 @@ def test_another_role_is_refused() -> None:
         managers.initialize_factory(config_of("ground"), role=Role.WORKER)
 
 
+def test_an_unknown_role_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"role: there is no role 'rnk'; did you mean 'rank'\?"):
+        managers.initialize_factory(config_of("ground"), role="rnk")
+
+
 def test_a_change_of_the_callers_dict_changes_nothing() -> None:
     config = config_of("ground", ground={"depth": 1})
     managers.initialize_factory(config)
