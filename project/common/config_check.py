@@ -40,7 +40,7 @@ _COUNT_OR_NONE = _Rule(kind=int | None, least=1)
 _AMOUNT_OR_NONE = _Rule(kind=float | None, least=0)
 _RULES: Mapping[str, _Rule] = {
     "name": _Rule(kind=str),
-    "seed": _Rule(kind=int | None, least=0),
+    "seed": _Rule(kind=int, least=0),
     "tags": _Rule(kind=list[str] | None),
     "objective.metric": _Rule(kind=str),
     "processes.deadline_s": _Rule(kind=float, least=1),

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from project.common.errors import ProjectError
+from project.common.errors import CheckpointError, ConfigError, DataError, ProjectError
 from project.common.stop import StopRequested
 
 
@@ -40,6 +40,15 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
         return asdict(self) | {"status": str(self.status)}
+
+
+_REFUSALS = {error.__name__: error for error in (ConfigError, DataError, CheckpointError)}
+
+
+def refusal_in(outcome: Outcome | None) -> ProjectError | None:
+    """The error that says that what was given, settings, data or a checkpoint, will not do; None for all others."""
+    error = _REFUSALS.get((outcome.exception if outcome else None) or "")
+    return None if error is None or outcome is None else error(outcome.cause or "")
 
 
 def outcome_of(error: BaseException | None) -> Outcome:

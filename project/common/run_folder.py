@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import time
 import uuid
 from dataclasses import dataclass
@@ -36,6 +37,18 @@ class RunFolder:
     attempt: int
     lock: FolderLock
     found: str | None = None
+
+    def was_used(self) -> bool:
+        """Whether any work was done in it: an earlier attempt, or one step of this one."""
+        return self.found is not None or any(record.heartbeat for record in read_run(self.layout.run_dir))
+
+    def remove(self) -> None:
+        """Removes it, and the folders above that it leaves empty: for a run that could not begin."""
+        folder = self.layout.run_dir
+        shutil.rmtree(folder, ignore_errors=True)
+        for above in (folder.parent, folder.parent.parent):
+            with contextlib.suppress(OSError):
+                os.rmdir(above)
 
 
 def fingerprint(config: dict[str, Any]) -> str:
@@ -129,7 +142,8 @@ def _make(parent: Path, wanted: str) -> RunFolder:
 
 def _remove_empty(folder: Path, layout: RunLayout) -> None:
     for path in (layout.fingerprint, layout.owner):
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
     for path in (layout.checkpoints_dir, layout.processes_dir, layout.logs_dir, folder):
         with contextlib.suppress(OSError):
             os.rmdir(path)

@@ -58,11 +58,17 @@ class SignalNotes:
         self._previous: dict[int, _Handler] = {}
         self._counts: dict[int, int] = {}
 
+    def allow(self, deadline_s: float) -> None:
+        """Sets the deadline for signals from now on."""
+        self._deadline_s = deadline_s
+
     def install(self) -> None:
         """Installs the handlers. Outside the main thread Python allows none: that is said, and nothing changes."""
         if threading.current_thread() is not threading.main_thread():
             log.warning("started from a thread: signals cannot be handled here, stop the run through its main process")
             return
+        global _current
+        _current = self
         for number in STOP_SIGNALS:
             previous = signal.getsignal(number)
             if number in self._ignore:
@@ -77,6 +83,9 @@ class SignalNotes:
 
     def restore(self) -> None:
         """Puts back what was there; may be called again."""
+        global _current
+        if _current is self:
+            _current = None
         if threading.current_thread() is threading.main_thread():
             for number, previous in self._previous.items():
                 signal.signal(number, previous if previous is not None else signal.SIG_DFL)
@@ -103,3 +112,24 @@ class SignalNotes:
         previous = self._previous.get(number)
         if callable(previous) and previous is not signal.default_int_handler:
             previous(number, frame)
+
+
+_current: SignalNotes | None = None  # whose handlers stand
+
+
+@contextmanager
+def noted(*, deadline_s: float) -> Iterator[None]:
+    """Signals are noted within: by whoever does so already, from now on with this deadline, else by handlers of its own.
+
+    Only the latter forgets a request at the end: a notebook lives on after an interrupted run.
+    """
+    if _current is not None:
+        _current.allow(deadline_s)
+        yield
+        return
+    with SignalNotes(deadline_s=deadline_s):
+        try:
+            yield
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                stop.forget_stop_request()

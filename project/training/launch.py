@@ -4,15 +4,17 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from project.common import logs, process_registry, process_server, stop
+from project.common import logs, process_registry, process_server, signals, stop
 from project.common.config_check import check_light
 from project.common.errors import ChildFailedError, ConfigError, ProcessServerError, ProjectError
 from project.common.handover import Handover, share_identity
 from project.common.identity import Identity, ProcessKey, Role, current_identity, set_identity
-from project.common.outcome import Outcome, Status, outcome_of
+from project.common.outcome import Outcome, Status, outcome_of, refusal_in
 from project.common.run_folder import RunFolder, choose_run_folder
 from project.common.supervision import Child, Supervisor, end_subtree, start_child
 from project.training import report
@@ -49,16 +51,17 @@ def run(config: dict[str, Any], *, overrides: list[str] | None = None) -> tuple[
         overrides: What was typed, for the record.
 
     Raises:
-        ConfigError: It cannot work; nothing was made.
+        ProjectError: The configuration, the data or the checkpoint will not do; no folder is left.
     """
     logs.set_up_terminal()
     try:
         problems = check_light(config)
         if problems:
             raise ConfigError(*problems)
-        method, why = start_method(config)
-        stop.raise_if_stop_requested()
-        return _Run(config, overrides=overrides or [], method=method, fallback=why).carry_out()
+        with signals.noted(deadline_s=config["processes"]["deadline_s"]):
+            method, why = start_method(config)
+            stop.raise_if_stop_requested()
+            return _Run(config, overrides=overrides or [], method=method, fallback=why).carry_out()
     finally:
         logs.tear_down()
 
@@ -98,18 +101,10 @@ class _Run:
             self._check_in_child()
         folder = choose_run_folder(self.config)
         identity = Identity(role=Role.MAIN, run_dir=str(folder.layout.run_dir), attempt=folder.attempt)
-        pointer = process_registry.point_to_run(str(folder.layout.run_dir), ProcessKey.own())
-        before = current_identity()
-        try:
+        with _owned(folder):
             self._prepare(folder, identity)
             outcome = self._inline(identity) if inline else self._with_restarts(identity)
             self._finish(folder, outcome)
-        finally:
-            if pointer is not None:
-                pointer.unlink(missing_ok=True)
-            folder.lock.release()
-            set_identity(before)
-            process_registry.forget()
         report.print_end(outcome, self.result, layout=folder.layout)
         return outcome, self.result
 
@@ -129,7 +124,14 @@ class _Run:
         share_identity(identity)
         logs.set_up_files(identity)
         process_registry.register(identity, parent_pid=os.getppid(), start_method=self.method)
-        report.write_start(folder.layout, self.config, self.overrides)
+        try:
+            report.write_start(folder.layout, self.config, self.overrides)
+        except OSError as error:
+            if not folder.was_used():
+                folder.remove()
+            raise ProjectError(
+                f"paths.runs_dir: {folder.layout.run_dir} cannot be written to ({error.strerror}); give another folder"
+            ) from error
         if folder.found is None:
             log.info("run folder: %s", folder.layout.run_dir)
         else:
@@ -157,7 +159,7 @@ class _Run:
         restarts = self.config["processes"]["max_restarts"]
         for attempt in range(identity.attempt, identity.attempt + restarts + 1):
             outcome = self._one_attempt(identity.child(role=Role.TRIAL, attempt=attempt))
-            if outcome.status is not Status.CRASHED or stop.stop_request() is not None:
+            if outcome.status is not Status.CRASHED or stop.stop_request() is not None or refusal_in(outcome):
                 break
             if attempt < identity.attempt + restarts:
                 log.warning("%s; restarted from its last checkpoint", outcome.cause)
@@ -194,6 +196,11 @@ class _Run:
         return outcome_of(error)
 
     def _finish(self, folder: RunFolder, outcome: Outcome) -> None:
+        refusal = None if folder.was_used() else refusal_in(outcome)
+        if refusal is not None:
+            folder.remove()
+            log.info("it could not begin, so its folder is gone again")
+            raise refusal
         process_registry.finish(outcome)
         report.write_end(
             folder.layout,
@@ -206,6 +213,22 @@ class _Run:
                 "seconds": time.time() - self.started,
             },
         )
+
+
+@contextmanager
+def _owned(folder: RunFolder) -> Iterator[None]:
+    """This process is main of the run in `folder`, and afterwards what it was before."""
+    before = current_identity()
+    pointer = process_registry.point_to_run(str(folder.layout.run_dir), ProcessKey.own())
+    try:
+        yield
+    finally:
+        if pointer is not None:
+            pointer.unlink(missing_ok=True)
+        folder.lock.release()
+        set_identity(before)
+        share_identity(before)
+        process_registry.forget()
 
 
 def _outcome_of_trial(child: Child) -> Outcome:

@@ -105,6 +105,7 @@ def _run_function(config: dict[str, Any]) -> dict[str, Any]:
     for logger in loggers:
         logger.log_metrics(metrics, step=last_step)
         logger.finalize("success")
+    get_metrics_manager().write_final(metrics)
     return _record(metrics, step=last_step, stop_reason="returned", train_s=time.monotonic() - started)
 
 

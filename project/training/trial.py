@@ -5,24 +5,35 @@ import os
 from typing import Any
 
 from project.common import process_entry, process_registry, stop
-from project.common.errors import ChildFailedError
+from project.common.errors import ChildFailedError, ConfigError
 from project.common.handover import Handover, own_handover, set_handover
 from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers import get_cuda_manager
 from project.common.managers.process_init import ensure_process_initialized
-from project.common.outcome import Status
+from project.common.outcome import Status, refusal_in
 from project.common.supervision import Child, Supervisor, start_child
 
 log = logging.getLogger(__name__)
 
 
 def check_config() -> None:
-    """Entry of the short-lived process that checks what needs torch to be checked; sends the problems up."""
+    """Entry of the short-lived process that checks what needs torch or the devices; sends the problems up."""
     from project.common.config_check import check_heavy
 
     handover = own_handover()
     assert handover is not None
-    process_entry.send("problems", check_heavy(handover.config))
+    process_entry.send("problems", check_heavy(handover.config) or _check_devices(handover.config))
+
+
+def _check_devices(config: dict[str, Any]) -> list[str]:
+    if not (config.get("managers") or {}).get("cuda"):
+        return []
+    ensure_process_initialized(config)
+    try:
+        get_cuda_manager().n_devices(config["trainer"]["devices"])
+    except ConfigError as error:
+        return list(error.problems)
+    return []
 
 
 def run_trial() -> None:
@@ -135,4 +146,4 @@ class _Ranks:
             raise stop.StopRequested(
                 stop.StopRequest(reason=failed.how_it_ended(), exit_code=failed.outcome.exit_code, deadline=0.0)
             )
-        raise ChildFailedError(failed.how_it_ended())
+        raise refusal_in(failed.outcome) or ChildFailedError(failed.how_it_ended())
