@@ -23,19 +23,29 @@ from project.common.outcome import describe_exit
 log = logging.getLogger(__name__)
 
 # Third-party packages and the framework; never project.tasks or a user's module, whose edits must count at once.
+MANAGERS = ("directory", "cuda", "tensor", "tokenizer", "data", "batch", "model", "amp", "metrics", "wandb")
 PRELOAD = (
     "torch",
     "torch.distributed",
+    "torch.distributed.algorithms.ddp_comm_hooks",
     "torch.utils.data",
+    "torch.utils.serialization.config",
     "torch._dynamo.config",
     "lightning.pytorch",
     "torchmetrics.classification",
-    "transformers",
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.modernbert.modeling_modernbert",  # the shipped task's; others are imported where they are used
+    "transformers.optimization",
     "datasets",
     "hydra.utils",
     "project.training.rank",
     "project.training.trial",
     "project.training.workers",
+    "project.training.progress",
+    "project.common.row_mean",
+    "project.common.config_check",
+    *(f"project.common.managers.{name}" for name in MANAGERS),
 )
 START_LIMIT_S = 180.0
 # Read once, at import: a child that needs other values cannot be forked from the server.
