@@ -13,6 +13,7 @@ from project.common.errors import ConfigError
 from project.common.handover import handed_config
 from project.common.identity import Role
 from project.common.managers.base import BaseProcessManager, Health
+from project.common.secrets import mask_config
 
 if TYPE_CHECKING:
     from project.common.managers.directory import DirectoryManager
@@ -109,6 +110,8 @@ class WandbManager(BaseProcessManager):
         try:
             run.summary.update(dict(self._metrics.final))
             run.finish(exit_code=exit_code)
+        except Exception as error:  # noqa: BLE001 - how the training ended matters more; the values are in the folder
+            log.warning("W&B run %s could not be closed: %s", run.id, error)
         finally:
             wandb.teardown(exit_code=exit_code)
             self._restore_hooks()
@@ -158,7 +161,7 @@ class WandbManager(BaseProcessManager):
             resume="allow" if self.mode == "online" else None,
             mode=self.mode,  # type: ignore[arg-type]
             dir=str(self._directory.run_dir),
-            config=plain(handed_config() or {}),
+            config=plain(mask_config(handed_config() or {})),
             settings=settings,
             reinit="create_new",
         )

@@ -19,7 +19,9 @@ NAN, INF = float("nan"), float("inf")
 
 
 def manager(folder: Path, **options: Any) -> MetricsManager:
-    directory = DirectoryManager(runs_dir=str(folder / "runs"), name="x", cache_dir=str(folder / "cache"), min_free_mb=0)
+    directory = DirectoryManager(
+        runs_dir=str(folder / "runs"), name="x", cache_dir=str(folder / "cache"), min_free_mb=0
+    )
     return MetricsManager(directory=directory, metrics={"acc": ACCURACY}, **options)
 
 
