@@ -6,6 +6,7 @@ from typing import Any
 
 from project.common import mp_internals
 from project.common.identity import Identity, Role
+from project.common.user_children import Inheritance
 
 
 @dataclass(kw_only=True)
@@ -64,7 +65,7 @@ def share_identity(identity: Identity | None) -> None:
     Args:
         identity: This process's; None when it is nobody any more.
     """
-    mp_internals.hand_to_children(identity.as_dict() if identity is not None else None)
+    mp_internals.hand_to_children(Inheritance(identity.as_dict()) if identity is not None else None)
 
 
 def inherited_identity() -> Identity | None:

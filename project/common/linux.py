@@ -5,10 +5,13 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PR_GET_PDEATHSIG = 2
 IS_LINUX = sys.platform == "linux"
 
 
@@ -16,6 +19,22 @@ def die_with_parent() -> None:
     """Asks the kernel to SIGKILL this process when its parent's starting thread ends. Nothing happens off Linux."""
     if IS_LINUX:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+@contextmanager
+def outliving_parent() -> Iterator[None]:
+    """Suspends `die_with_parent`: for a process that must see to the end of those below it, and is able to."""
+    if not IS_LINUX:
+        yield
+        return
+    prctl, before, parent = ctypes.CDLL(None, use_errno=True).prctl, ctypes.c_int(), os.getppid()
+    prctl(PR_GET_PDEATHSIG, ctypes.byref(before), 0, 0, 0)
+    prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
+    try:
+        yield
+    finally:
+        if os.getppid() == parent:
+            prctl(PR_SET_PDEATHSIG, before.value, 0, 0, 0)
 
 
 def process_start_time(pid: int) -> str | None:

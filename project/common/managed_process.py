@@ -92,7 +92,7 @@ class ManagedProcess(BaseProcess):
             state["_payload"] = bytes(ForkingPickler.dumps(payload))
         except Exception as error:  # whatever an object's own pickling raises
             raise not_picklable(self._given(), error) from error
-        return state
+        return state | {"_config": mp_internals.without_inheritance(state["_config"])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -156,6 +156,11 @@ def handed_by_parent() -> dict[str, Any] | None:
     return found
 
 
+def without_inheritance(config: dict[str, Any]) -> dict[str, Any]:
+    """What the standard library hands to a child, but for our data: a process of ours has its own."""
+    return {key: value for key, value in config.items() if key != _INHERITED}
+
+
 def popen(process_object: Any, method: str) -> Any:
     """Starts `process_object` by `method`, as the standard context of that name would; two threads may wait for it."""
     resource_tracker.ensure_running()  # it unblocks signals when it starts, so it starts first
@@ -176,9 +181,9 @@ class _Poll:
         started = self._started()
         assert started is not None, "it is asked by itself"
         if started.returncode is None and flag == 0:
-            connection.wait([started.sentinel])
+            connection.wait([started.sentinel])  # long, so outside the lock; what is left after it is short
         with self._lock:
-            code: int | None = self._poll(started)
+            code: int | None = self._poll(started, flag)
         return code
 
 

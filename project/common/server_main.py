@@ -21,6 +21,7 @@ from project.common import handover, linux, mp_internals, signals
 
 # Threads that libraries start in native code and that are known to survive a fork in good order.
 SAFE_NATIVE_THREADS = frozenset({"jemalloc_bg_thd"})
+DEVICES = ("/dev/nvidia", "/dev/dri", "/dev/kfd")
 # Without these numpy, BLAS and OpenMP start their pools at import.
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -40,7 +41,8 @@ def main(settings: dict[str, Any]) -> None:
         if os.getppid() != settings["parent"]:
             return
     _set_title(settings["title"])
-    os.register_at_fork(after_in_child=_enter_child)
+    server = os.getpid()  # asked here: in a child it would be a stranger's, if the server has died by then
+    os.register_at_fork(after_in_child=lambda: _enter_child(server))
     began, environ = time.monotonic(), dict(os.environ)
     with _Lifeline(settings["alive_fd"]):
         failed = _preload(settings["preload"])
@@ -62,9 +64,8 @@ def main(settings: dict[str, Any]) -> None:
     mp_internals.serve(settings)
 
 
-def _enter_child() -> None:
+def _enter_child(server: int) -> None:
     """First thing in every forked child, before it has even read what it is for."""
-    server = os.getppid()
     linux.die_with_parent()
     if os.getppid() != server:
         os._exit(1)
@@ -168,7 +169,7 @@ def _open_gpu_devices() -> list[str]:
             targets.append(os.readlink(link))
         except OSError:
             continue  # the descriptor of the listing itself
-    return [target for target in targets if target.startswith(("/dev/nvidia", "/dev/dri", "/dev/kfd"))]
+    return [target for target in targets if target.startswith(DEVICES)]
 
 
 def loaded_files(package: str) -> dict[str, float]:

@@ -119,7 +119,7 @@ _current: SignalNotes | None = None  # whose handlers stand
 
 @contextmanager
 def noted(*, deadline_s: float) -> Iterator[None]:
-    """Signals are noted within: by whoever does so already, from now on with this deadline, else by handlers of its own.
+    """Signals are noted within: by whoever does so already, now with this deadline, else by own handlers.
 
     Only the latter forgets a request at the end: a notebook lives on after an interrupted run.
     """

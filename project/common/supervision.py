@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from project.common import linux, process_registry, process_server, stop
-from project.common.handover import Handover
+from project.common.handover import Handover, own_handover
 from project.common.identity import Identity
 from project.common.managed_process import ManagedProcess
 from project.common.outcome import Outcome, Status, describe_exit
@@ -72,6 +72,16 @@ class Child:
         return f"{self.name} {describe_exit(self.exit_code)}"
 
 
+def _ending_in_order() -> contextlib.AbstractContextManager[None]:
+    """A spawned trial that watches ranks outlives main by the moments that it needs to end them.
+
+    A forked one does not: it is bound to the process server, and so are its ranks.
+    """
+    handover = own_handover()
+    is_spawned = handover is not None and handover.start_method == "spawn"
+    return linux.outliving_parent() if is_spawned else contextlib.nullcontext()
+
+
 def start_child(target: Callable[..., Any], handover: Handover, *, args: tuple[Any, ...] = ()) -> Child:
     """Starts a process of the tree with a supervision pipe to it."""
     ours, theirs = Pipe(duplex=True)
@@ -113,8 +123,9 @@ class Supervisor:
         os.set_blocking(self._wake[0], False)
         stop.wake_on_request(self._wake[1])
         try:
-            while self._living():
-                self._turn()
+            with _ending_in_order():
+                while self._living():
+                    self._turn()
         finally:
             stop.no_longer_wake(self._wake[1])
             for fd in self._wake:

@@ -1,0 +1,118 @@
+"""Data sets and ranks for the tests of DataLoader workers. Imported in workers: torch is imported there anyway."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from project.common import process_entry, worker_watch
+from project.common.identity import current_identity
+from project.common.managed_process import ManagedContext
+from tests.helpers import probe
+
+
+class Rows(Dataset[torch.Tensor]):
+    """Numbers; each says where it is and fires the probe.
+
+    Args:
+        seconds: How long a row takes.
+    """
+
+    def __init__(self, n_rows: int, *, seconds: float = 0.0) -> None:
+        self.n_rows, self.seconds = n_rows, seconds
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __getitem__(self, row: int) -> torch.Tensor:
+        worker_watch.note_row(row)
+        probe.fire(step=row)
+        time.sleep(self.seconds)
+        return torch.tensor(row)
+
+
+class Stream(IterableDataset[int]):
+    """Four rows per worker; the workers end by themselves when these are through."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(4)
+
+
+def loader(dataset: Any, *, n_workers: int = 2, persistent: bool = False, **more: Any) -> Any:
+    """A loader as ranks build them."""
+    context = ManagedContext(n_workers=n_workers)
+    return DataLoader(
+        dataset, num_workers=n_workers, persistent_workers=persistent, multiprocessing_context=context, **more
+    )
+
+
+def read_epochs(n_rows: int, persistent: bool, n_epochs: int = 2) -> None:
+    """Reads whole epochs, then leaves; sends the rows of each."""
+    rows = loader(Rows(n_rows), persistent=persistent)
+    for _ in range(n_epochs):
+        process_entry.send("epoch", sorted(int(row) for row in rows))
+
+
+def read_stream(seconds_after: float) -> None:
+    """Reads a stream to its end and works on with its workers gone."""
+    rows = [int(row) for row in loader(Stream())]
+    time.sleep(seconds_after)
+    process_entry.send("rows", sorted(rows))
+
+
+def break_out(n_rows: int) -> None:
+    """Leaves the epoch after one batch, with unread batches in the queues and the iterator alive."""
+    iterator = iter(loader(Rows(n_rows), prefetch_factor=8, persistent=True))
+    process_entry.send("first", int(next(iterator)))
+    process_entry.send("left", time.monotonic())
+
+
+def read_slowly(folder: str, seconds: float = 0.0) -> None:
+    """Reads one row, says who its workers are, and then computes (workers idle) or waits for rows (workers busy)."""
+    iterator = iter(loader(Rows(1000, seconds=seconds)))
+    if not seconds:
+        next(iterator)
+    identity = current_identity()
+    assert identity is not None
+    Path(folder, "reading").touch()
+    if seconds:
+        next(iterator)
+    time.sleep(600)
+
+
+def end_a_worker_by_probe() -> None:
+    """Reads; the probe in the environment ends a worker."""
+    for _ in loader(Rows(1000)):
+        pass
+
+
+def read_lambda() -> None:
+    """Gives a loader a collate function that cannot cross."""
+    iter(loader(Rows(4), collate_fn=lambda rows: rows))
+
+
+def read_with_pinning_thread() -> None:
+    """A loader whose batches go through torch's pinning thread, as far as this machine has one."""
+    rows = sorted(int(row) for row in loader(Rows(6), pin_memory=True))
+    process_entry.send("rows", rows)
+
+
+def ignore_sigterm_in_worker(worker: int) -> None:
+    """A `worker_init_fn` of a worker that does not end when told to."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGURG, signal.SIG_IGN)
+
+
+def fail_beside_stubborn_workers() -> None:
+    """Raises while workers live that ignore SIGTERM."""
+    rows = loader(Rows(1000, seconds=0.0), persistent=True, worker_init_fn=ignore_sigterm_in_worker)
+    kept = iter(rows)
+    next(kept)
+    process_entry.send("pid", os.getpid())
+    sys.exit(f"fails with {kept.__class__.__name__}")

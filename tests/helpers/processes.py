@@ -1,0 +1,218 @@
+"""What children do in the tests of the process layer, and how tests start them."""
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from project.common import process_entry, stop
+from project.common.handover import Handover, handed_config, inherited_identity, own_handover
+from project.common.identity import Identity, Role, current_identity
+from project.common.managed_process import ManagedContext, ManagedProcess
+from project.common.supervision import Child, Supervisor, start_child
+
+log = logging.getLogger("project.tests")
+
+
+def handover_for(method: str, run_dir: Path | None = None, *, role: Role = Role.TRIAL, **more: Any) -> Handover:
+    """What a child of a test is given."""
+    place = {name: more.pop(name) for name in ("rank", "world_size", "trial") if name in more}
+    identity = Identity(role=role, run_dir=None if run_dir is None else str(run_dir), **place)
+    return Handover(identity=identity, start_method=method, environ=more.pop("environ", dict(os.environ)), **more)
+
+
+def run_child(target: Callable[..., Any], handover: Handover, *args: Any) -> tuple[Child, dict[str, Any]]:
+    """Runs one child to its end; returns it and the last message of each kind that it sent."""
+    messages: dict[str, Any] = {}
+    child = start_child(target, handover, args=args)
+    Supervisor([child], on_message=lambda child, kind, data: messages.update({kind: data})).run()
+    return child, messages
+
+
+def send_facts() -> None:
+    """Sends what a child can see of itself."""
+    identity = current_identity()
+    process_entry.send(
+        "facts",
+        {
+            "pid": os.getpid(),
+            "parent": os.getppid(),
+            "identity": identity.as_dict() if identity else None,
+            "config": handed_config(),
+            "environ": dict(os.environ),
+            "modules": sorted(sys.modules),
+            "threads": [thread.name for thread in threading.enumerate()],
+            "handlers": {number.name: str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)},
+            "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
+        },
+    )
+
+
+def send_env_and_threads(name: str) -> None:
+    """Sends one variable and torch's number of threads."""
+    import torch
+
+    process_entry.send("env", os.environ.get(name))
+    process_entry.send("threads", torch.get_num_threads())
+
+
+def end_by(way: str) -> None:
+    """Ends in the way that is named."""
+    actions: dict[str, Callable[[], Any]] = {
+        "return": lambda: None,
+        "raise": _raise,
+        "sys.exit(0)": lambda: sys.exit(0),
+        "os._exit(0)": lambda: os._exit(0),
+        "os._exit(255)": lambda: os._exit(255),
+        "SIGTERM": lambda: _signal_and_obey(signal.SIGTERM),
+        "SIGINT": lambda: _signal_and_obey(signal.SIGINT),
+        "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "SIGSEGV": lambda: ctypes.string_at(0),
+    }
+    actions[way]()
+
+
+def _raise() -> None:
+    raise ValueError("on purpose")
+
+
+def _signal_and_obey(number: int) -> None:
+    os.kill(os.getpid(), number)
+    for _ in range(50):
+        time.sleep(0.01)
+        stop.raise_if_stop_requested()
+
+
+def work_until_stopped(started: str | None = None) -> None:
+    """Works in small steps, as training does."""
+    if started is not None:
+        Path(started).touch()
+    while True:
+        time.sleep(0.01)
+        stop.raise_if_stop_requested()
+
+
+def ignore_requests(started: str | None = None) -> None:
+    """Never reaches a safe point."""
+    if started is not None:
+        Path(started).touch()
+    time.sleep(600)
+
+
+def hold_the_gil(started: str) -> None:
+    """Is in native code that keeps the interpreter's lock, so that no thread of this process can run."""
+    Path(started).touch()
+    time.sleep(0.2)
+    ctypes.PyDLL(None).sleep(600)
+
+
+def start_ranks(n_ranks: int, folder: str, target: Callable[..., Any]) -> None:
+    """A trial that starts ranks and watches them."""
+    handover, identity = own_handover(), current_identity()
+    assert handover is not None
+    assert identity is not None
+    children = [
+        start_child(
+            target,
+            Handover(
+                identity=identity.child(role=Role.RANK, rank=rank, world_size=n_ranks),
+                start_method=handover.start_method,
+            ),
+            args=(f"{folder}/rank{rank}",),
+        )
+        for rank in range(n_ranks)
+    ]
+    Supervisor(children).run()
+    stop.raise_if_stop_requested()
+
+
+def leave_a_rank_behind(folder: str) -> None:
+    """A trial that fails after it has started a rank that nobody watches."""
+    handover, identity = own_handover(), current_identity()
+    assert handover is not None
+    assert identity is not None
+    rank = Handover(identity=identity.child(role=Role.RANK, rank=0), start_method=handover.start_method)
+    start_child(ignore_requests, rank, args=(f"{folder}/rank0",))
+    while not Path(folder, "rank0").exists():
+        time.sleep(0.01)
+    raise ValueError("after starting a rank")
+
+
+def send_grandchild_facts() -> None:
+    """Starts a child of its own by our context and by the standard one, and sends who forked them."""
+    queue = _context().SimpleQueue()
+    user = _context().Process(target=put_inherited, args=(queue, True))
+    user.start()
+    process_entry.send("user", queue.get())
+    user.join()
+    managed = ManagedContext(n_workers=2).Process(target=put_inherited, args=(queue,))
+    managed.start()
+    process_entry.send("worker", queue.get())
+    managed.join()
+
+
+def _context() -> Any:
+    return multiprocessing.get_context(_method())
+
+
+def _method() -> str:
+    handover = own_handover()
+    assert handover is not None
+    return handover.start_method
+
+
+def put_inherited(queue: Any, with_child: bool = False) -> None:
+    """In a child that user code started: who it is by inheritance, and who forked it."""
+    inherited = current_identity() or inherited_identity()
+    facts: dict[str, Any] = {"identity": inherited.as_dict() if inherited else None, "parent": os.getppid()}
+    if with_child:
+        inner = multiprocessing.get_context("spawn").SimpleQueue()
+        child = multiprocessing.get_context("spawn").Process(target=put_inherited, args=(inner,))
+        child.start()
+        facts["child"] = inner.get()
+        child.join()
+    queue.put(facts)
+
+
+def start_user_child(started: str) -> None:
+    """A child of ours that starts a child as users do, and waits."""
+    _context().Process(target=ignore_requests, args=(started,)).start()
+    time.sleep(600)
+
+
+def log_and_print(words: str) -> None:
+    """Logs and prints."""
+    log.info("%s", words)
+    print(f"printed {words}", flush=True)
+
+
+def send_state(names: list[str]) -> None:
+    """Sends which of the named modules are loaded."""
+    process_entry.send("loaded", [name for name in names if name in sys.modules])
+
+
+def send_from_thread() -> None:
+    """A child whose own child is started from a thread that ends before it."""
+    result: list[Any] = []
+    thread = threading.Thread(target=lambda: result.append(_start_sleeper()))
+    thread.start()
+    thread.join()
+    process = result[0]
+    time.sleep(0.5)
+    process_entry.send("alive", process.exitcode is None)
+    process.kill()
+    process.join()
+
+
+def _start_sleeper() -> ManagedProcess:
+    handover = Handover(identity=Identity(role=Role.WORKER), start_method=_method())
+    process = ManagedProcess(time.sleep, handover=handover, args=(600,))
+    process.start()
+    return process
