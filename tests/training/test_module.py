@@ -1,0 +1,94 @@
+"""The module's parts that need no training: parameter groups, schedules, steps."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from project.common.errors import ConfigError
+from project.training.datamodule import optimizer_steps
+from project.training.module import make_scheduler, parameter_groups
+from project.training.split_metrics import n_targets
+
+TRAINER = {"max_epochs": 3, "max_steps": -1, "limit_train_batches": 1.0}
+
+
+def optimizer() -> torch.optim.Optimizer:
+    return torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+
+
+def rates(scheduler: Any, n_steps: int) -> list[float]:
+    found = []
+    for _ in range(n_steps):
+        found.append(scheduler.get_last_lr()[0])
+        scheduler.optimizer.step()
+        scheduler.step()
+    return found
+
+
+def test_norms_and_biases_have_no_decay() -> None:
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 4), nn.LayerNorm(4))
+    model[0].weight.requires_grad_(False)
+
+    decayed, others = parameter_groups(model)
+
+    assert [p.shape for p in decayed["params"]] == [(4, 4)]
+    assert "weight_decay" not in decayed
+    assert len(others["params"]) == 3
+    assert others["weight_decay"] == 0.0
+
+
+def test_a_schedule_of_transformers_warms_up_over_its_share_of_the_steps() -> None:
+    node = {"_target_": "transformers.get_linear_schedule_with_warmup"}
+
+    scheduler = make_scheduler(node, optimizer=optimizer(), total_steps=20, warmup_fraction=0.2)
+
+    assert rates(scheduler, 20)[:6] == [0.0, 0.25, 0.5, 0.75, 1.0, 0.9375]
+
+
+def test_one_cycle_gets_its_total_peak_and_warm_up() -> None:
+    node = {"_target_": "torch.optim.lr_scheduler.OneCycleLR"}
+
+    found = rates(make_scheduler(node, optimizer=optimizer(), total_steps=20, warmup_fraction=0.5), 19)
+
+    assert found.index(max(found)) == 9
+    assert max(found) == pytest.approx(1.0)
+
+
+def test_a_schedule_without_warm_up_says_so() -> None:
+    node = {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR"}
+
+    with pytest.raises(ConfigError, match=r"task\.warmup_fraction: .*CosineAnnealingLR has no warm-up; set it to null"):
+        make_scheduler(node, optimizer=optimizer(), total_steps=20, warmup_fraction=0.1)
+
+
+def test_a_schedule_needs_an_end() -> None:
+    node = {"_target_": "transformers.get_cosine_schedule_with_warmup"}
+
+    with pytest.raises(ConfigError, match=r"task\.scheduler: .* needs the number of steps; set trainer\.max_epochs"):
+        make_scheduler(node, optimizer=optimizer(), total_steps=None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "accumulation", "steps"),
+    [
+        ({}, 1, 30),
+        ({}, 4, 9),
+        ({"max_steps": 7}, 1, 7),
+        ({"max_steps": 100}, 4, 9),
+        ({"max_epochs": -1, "max_steps": 7}, 1, 7),
+        ({"max_epochs": -1}, 1, None),
+        ({"limit_train_batches": 0.5}, 2, 9),
+        ({"limit_train_batches": 3}, 1, 9),
+    ],
+)
+def test_steps_follow_from_the_trainers_settings(changes: dict[str, Any], accumulation: int, steps: int | None) -> None:
+    assert optimizer_steps(n_batches=10, accumulation=accumulation, trainer=TRAINER | changes) == steps
+
+
+def test_a_mean_loss_counts_rows_or_predicted_tokens() -> None:
+    tokens = torch.tensor([[5, 6, 7], [8, 9, -100]])
+
+    assert n_targets(torch.tensor([0, 1, 2])) == 3
+    assert n_targets(tokens) == 3

@@ -1,0 +1,108 @@
+"""Whole trainings of a rank: what it returns and leaves, on one device and on two."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.training import compose, tiny_config, train
+
+pytestmark = pytest.mark.usefixtures("served")
+
+
+def test_a_training_returns_a_record_and_leaves_its_files(tmp_path: Path) -> None:
+    run = train(tiny_config(tmp_path, "logger=csv"), tmp_path / "run")
+
+    record = run.record
+    assert set(record["metrics"]) == {"train/loss", "val/loss", "val/acc", "test/loss", "test/acc"}
+    assert (record["epoch"], record["step"], record["stop_reason"]) == (3, 27, "trainer.max_epochs reached")
+    assert {row["split"] for row in record["rows"]} == {"train", "val", "test"}
+    assert Path(record["best_checkpoint"]).is_file()
+    assert Path(record["last_checkpoint"]).is_file()
+    assert json.loads(run.layout.metrics.read_text()) == record["metrics"]
+    assert (tmp_path / "run" / "metrics.csv").read_text().startswith("step,epoch,time,")
+
+
+def test_the_value_is_that_of_the_best_checkpoint(tmp_path: Path) -> None:
+    run = train(tiny_config(tmp_path, "objective.metric=val/loss", "objective.mode=min"), tmp_path / "run")
+
+    values = [line["val/loss"] for line in run.history() if "val/loss" in line]
+    assert run.record["metrics"]["val/loss"] == min(values)
+    assert run.checkpoint("best")["callbacks"]["Checkpoints"]["best_value"] == min(values)
+
+
+def test_two_ranks_evaluate_every_row_once(tmp_path: Path) -> None:
+    """Trained for no step, so both have the same weights: 11 and 7 rows in batches of 4 on 1 and 2 ranks."""
+    config = tiny_config(tmp_path, "task.optimizer.lr=0", "trainer.max_epochs=1", "task.optimizer.weight_decay=0")
+    alone = train(config, tmp_path / "one").record["metrics"]
+
+    shared = train(config | {"trainer": config["trainer"] | {"devices": 2}}, tmp_path / "two", world_size=2)
+
+    for name in ("val/loss", "val/acc", "test/loss", "test/acc"):
+        assert shared.record["metrics"][name] == pytest.approx(alone[name], rel=1e-5), name
+    assert shared.records[1] is not None
+    assert shared.records[1]["metrics"] == shared.record["metrics"]
+    assert not list((tmp_path / "two" / "processes").glob("rendezvous*"))
+
+
+def test_workers_change_nothing(tmp_path: Path) -> None:
+    without = train(tiny_config(tmp_path), tmp_path / "0")
+
+    with_two = train(tiny_config(tmp_path, "loader.num_workers=2", "loader.num_workers_eval=1"), tmp_path / "2")
+
+    assert with_two.record["metrics"] == without.record["metrics"]
+
+
+def test_a_misspelt_objective_names_the_metrics_that_there_are(tmp_path: Path) -> None:
+    run = train(tiny_config(tmp_path, "objective.metric=val/typo", "trainer.max_epochs=1"), tmp_path / "run")
+
+    assert run.exit_codes == [2]
+    assert "'val/typo' is not logged; use one of" in run.causes[0]
+    assert "val/acc, val/loss" in run.causes[0]
+
+
+def test_a_training_shorter_than_an_epoch_is_validated(tmp_path: Path) -> None:
+    run = train(tiny_config(tmp_path, "trainer.max_steps=2"), tmp_path / "run")
+
+    assert run.record["stop_reason"] == "trainer.max_steps reached"
+    assert "val/acc" in run.record["metrics"]
+
+
+def test_weights_that_are_not_finite_do_not_replace_the_last_checkpoint(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, "task.optimizer.lr=1e30", "trainer.gradient_clip_val=null", "task.scheduler=null")
+
+    run = train(config | {"task": config["task"] | {"warmup_fraction": None}}, tmp_path / "run")
+
+    assert (tmp_path / "run" / "checkpoints" / "diverged.ckpt").is_file()
+    assert not (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
+    assert "weights are not finite" in run.log
+
+
+def test_a_new_run_may_start_from_another_ones_file(tmp_path: Path) -> None:
+    first = train(tiny_config(tmp_path, "trainer.max_epochs=1"), tmp_path / "first")
+    start = first.layout.checkpoint("last")
+
+    second = train(tiny_config(tmp_path, f"ckpt_path={start}", "trainer.max_epochs=2"), tmp_path / "second")
+
+    assert second.record["step"] == 18
+    assert second.history()[0]["step"] > 9
+    assert Path(second.record["best_checkpoint"]).parent == tmp_path / "second" / "checkpoints"
+
+
+def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:
+    first = train(tiny_config(tmp_path, "trainer.max_epochs=1"), tmp_path / "first")
+    start = first.layout.checkpoint("last")
+
+    second = train(tiny_config(tmp_path, f"ckpt_path={start}", "task.model.width=64"), tmp_path / "second")
+
+    assert second.exit_codes == [1]
+    assert "holds another model's weights" in second.causes[0]
+
+
+def test_a_task_that_is_a_function_reports_and_returns(tmp_path: Path) -> None:
+    config = compose("task=trivial", f"paths.cache_dir={tmp_path}", "managers/wandb=disabled", "logger=none")
+
+    run = train(config, tmp_path / "run")
+
+    assert run.record["metrics"] == {"loss": pytest.approx(1 / 3)}
+    assert [line["loss"] for line in run.history()][:3] == [1.0, 0.5, pytest.approx(1 / 3)]
