@@ -22,6 +22,8 @@ TOP_LEVEL_KEYS = (
 _CHOICES_OF_PROCESSES = ("start_method", "roles")
 START_METHODS = ("auto", "forkserver", "spawn")
 
+_PLAIN = (str, int, float, bool, type(None))
+
 # Nodes below these keys are built as they stand; code adds arguments to all others when it builds them.
 _COMPLETE = ("callbacks", "logger")
 
@@ -78,6 +80,7 @@ def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) ->
     checks: tuple[Callable[[Mapping[str, Any]], Iterable[str]], ...] = (
         lambda config: _check_top_level(config, (*TOP_LEVEL_KEYS, *extra_keys)),
         _check_missing,
+        _check_plain,
         find_harmful,
         lambda config: ManagerGraph.read(config).problems,
         _check_processes,
@@ -93,7 +96,11 @@ def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) ->
 def check_heavy(config: Mapping[str, Any]) -> list[str]:
     """Returns what is wrong with every target but the managers: import, names, types and missing arguments."""
     config = as_plain(config)
-    problems = [problem for key, node in _find_nodes(config, "") for problem in _check_node(key, node)]
+    nodes = list(_find_nodes(config, ""))
+    own = [node for key, node in nodes if not key.startswith("managers.")]
+    # What a manager takes from elsewhere is reported there.
+    kept = [(key, node) for key, node in nodes if not key.startswith("managers.") or node not in own]
+    problems = [problem for key, node in kept for problem in _check_node(key, node)]
     return list(dict.fromkeys((*problems, *_check_trainer(config))))
 
 
@@ -118,6 +125,18 @@ def _check_missing(config: Any, key: str = "") -> Iterator[str]:
     elif isinstance(config, list):
         for n, value in enumerate(config):
             yield from _check_missing(value, f"{key}.{n}")
+
+
+def _check_plain(config: Any, key: str = "") -> Iterator[str]:
+    """A configuration is written to a file and handed to processes."""
+    if isinstance(config, Mapping):
+        for name, value in config.items():
+            yield from _check_plain(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(config, list):
+        for n, value in enumerate(config):
+            yield from _check_plain(value, f"{key}.{n}")
+    elif type(config) not in _PLAIN:
+        yield f"{key}: {type(config).__name__} is no plain value; use text, numbers, true, false, null, lists and dicts"
 
 
 def _check_processes(config: Mapping[str, Any]) -> Iterator[str]:

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from project.common.errors import ChildFailedError, ConfigError, ProcessServerEr
 from project.common.handover import Handover, share_identity
 from project.common.identity import Identity, ProcessKey, Role, current_identity, set_identity
 from project.common.outcome import Outcome, Status, outcome_of, refusal_in
+from project.common.plain_config import as_plain
 from project.common.run_folder import RunFolder, choose_run_folder
 from project.common.supervision import Child, Supervisor, end_subtree, start_child
 from project.training import report
@@ -43,11 +44,11 @@ def supervise(cfg: "DictConfig") -> float | None:
     return None if result is None else result.get("metrics", {}).get(config["objective"]["metric"])
 
 
-def run(config: dict[str, Any], *, overrides: list[str] | None = None) -> tuple[Outcome, dict[str, Any] | None]:
+def run(config: Mapping[str, Any], *, overrides: list[str] | None = None) -> tuple[Outcome, dict[str, Any] | None]:
     """Runs one configuration in a process tree of its own.
 
     Args:
-        config: Resolved, plain.
+        config: Resolved.
         overrides: What was typed, for the record.
 
     Raises:
@@ -55,6 +56,7 @@ def run(config: dict[str, Any], *, overrides: list[str] | None = None) -> tuple[
     """
     logs.set_up_terminal()
     try:
+        config = as_plain(config)
         problems = check_light(config)
         if problems:
             raise ConfigError(*problems)
