@@ -19,9 +19,10 @@ from project.common.managers import (
     get_tokenizer_manager,
     initialize_factory,
 )
+from project.training.build import make_module, make_trainer, quiet_libraries
 from project.training.callback import ProcessCallback
 from project.training.datamodule import DataModule
-from project.training.rank import make_module, make_trainer, quiet_libraries, table_rows
+from project.training.rank import table_rows
 
 if TYPE_CHECKING:
     from project.training.module import Module

@@ -1,0 +1,120 @@
+"""The parts of a training, each built from the configuration and this process's managers."""
+
+import logging
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.loggers import Logger
+
+from project.common.identity import Identity
+from project.common.managers import (
+    get_amp_manager,
+    get_cuda_manager,
+    get_data_manager,
+    get_directory_manager,
+    get_model_manager,
+    get_tokenizer_manager,
+)
+from project.common.whitelist import instantiate
+from project.training.checkpoint import ManagedCheckpointIO
+from project.training.environment import RankEnvironment, RankStrategy
+from project.training.loggers import HistoryLogger
+from project.training.module import Module
+from project.training.rng import seed_process
+
+log = logging.getLogger(__name__)
+
+# Settings of `trainer` that managers answer.
+_NOT_FOR_THE_TRAINER = frozenset({"accelerator", "devices", "num_nodes"})
+
+
+def quiet_libraries() -> None:
+    """Leaves out what libraries say at every start and nobody acts on."""
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in (
+        ".*does not have many workers.*",
+        ".*sync_dist=True.*",
+        ".*is smaller than the logging interval.*",
+        ".*exists and is not empty.*",
+        ".*dataloader is not resumable.*",
+        ".*find_unused_parameters=True was specified.*",
+        ".*was called before the ``update`` method.*",
+        ".*GPU available but not used.*",
+    ):
+        warnings.filterwarnings("ignore", message)
+
+
+def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) -> Module:
+    """The LightningModule of a configuration, its weights drawn from the seed alone: equal on all ranks."""
+    labels = get_data_manager().labels
+    n_labels = len(labels) or None
+    seed_process(config["seed"])
+    model = get_model_manager().build(n_labels=n_labels)
+    counts = get_model_manager().parameter_counts(model)
+    log.info("%s: %s parameters, %s trained", type(model).__name__, f"{counts['total']:,}", f"{counts['trainable']:,}")
+    module = Module(
+        model=model,
+        optimizer=config["task"]["optimizer"],
+        scheduler=config["task"]["scheduler"],
+        warmup_fraction=config["task"]["warmup_fraction"],
+        n_labels=n_labels,
+        total_steps=total_steps,
+    )
+    tokenizer = get_tokenizer_manager()
+    module.facts = {
+        "config": dict(config),
+        "labels": labels,
+        "data": get_data_manager().fingerprint,
+        "tokenizer": tokenizer.as_bytes(),
+    }
+    return module
+
+
+def make_loggers(config: Mapping[str, Any]) -> list[Logger]:
+    """The history, and what the `logger` group adds."""
+    return [HistoryLogger(), *(instantiate(node) for node in config["logger"].values() if node is not None)]
+
+
+def make_trainer(
+    config: Mapping[str, Any],
+    *,
+    identity: Identity,
+    callbacks: list[Callback],
+    loggers: list[Logger],
+    accumulation: int,
+) -> Trainer:
+    """Lightning's Trainer for this rank."""
+    cuda = get_cuda_manager()
+    options = {key: value for key, value in config["trainer"].items() if key not in _NOT_FOR_THE_TRAINER}
+    if identity.world_size > 1:
+        options["strategy"] = _ddp(cuda, identity)
+    if cuda.accelerator != "cuda":
+        options["devices"] = identity.world_size
+    else:
+        options["devices"] = "auto" if identity.world_size > 1 else [cuda.device.index or 0]
+    return Trainer(
+        **options,
+        accelerator=cuda.accelerator,
+        precision=get_amp_manager().lightning_precision(),
+        accumulate_grad_batches=accumulation,
+        callbacks=callbacks,
+        logger=loggers,
+        plugins=[RankEnvironment(identity), ManagedCheckpointIO()],
+        use_distributed_sampler=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=get_directory_manager().run_dir,
+    )
+
+
+def _ddp(cuda: Any, identity: Identity) -> RankStrategy:
+    # From three ranks on gloo sums in another order once DDP has rebuilt its buckets, so a resumed run would differ in
+    # the last bit; looking for unused parameters keeps DDP from rebuilding.
+    keep_buckets = cuda.accelerator == "cpu" and identity.world_size > 2
+    return RankStrategy(
+        parallel_devices=[cuda.device] * identity.world_size,
+        find_unused_parameters=keep_buckets,
+    )
