@@ -54,7 +54,7 @@ def served() -> int:
     return pid
 
 
-@pytest.fixture(params=["forkserver", "spawn"])
+@pytest.fixture(params=["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
 def start_method(request: pytest.FixtureRequest) -> str:
     """Both ways to start processes; every guarantee holds under both."""
     method: str = request.param

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from project.common.atomic import remove_stale_temporaries
 from project.common.errors import ConfigError, ProjectError
 from project.common.layout import RunLayout
 from project.common.outcome import Status
@@ -110,6 +111,8 @@ def _take_up(folder: Path, wanted: str, *, finished_too: bool = False) -> RunFol
     if status in (Status.COMPLETED, Status.REFUSED) and not finished_too:
         lock.release()
         return None
+    for written in (folder, layout.checkpoints_dir, layout.processes_dir):
+        remove_stale_temporaries(written)
     # Not the number of records: a container's main has the same pid, hence the same record, at every attempt.
     attempt = 1 + max((record.identity.attempt for record in read_run(folder)), default=1)
     return RunFolder(layout=layout, attempt=attempt, lock=lock, found=status or "killed")

@@ -10,7 +10,7 @@ SECRET_NAME = re.compile(
 )
 # Tokens of a vocabulary are no secrets.
 _VOCABULARY_NAME = re.compile(r"(^|_|\.)(pad|unk|mask|cls|sep|bos|eos|sot|eot|special|start|end)_token$", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^@\s/]+(?=@)", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^/\s:@]*:)[^@\s/]+(?=@)", re.IGNORECASE)
 _QUERY_PASSWORD = re.compile(r"(?P<before>[?&](?:ssl)?password=)[^&\s'\"]+", re.IGNORECASE)
 _NO_SECRETS = ("PWD", "OLDPWD")  # the shell's folders
 _SHORTEST = 8  # a shorter value of a secret variable would mask ordinary words
@@ -26,6 +26,8 @@ def mask_text(text: str) -> str:
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and value in text and is_secret_name(name) and name not in _NO_SECRETS:
             text = text.replace(value, MASK)
+    if "=" not in text and "://" not in text:
+        return text
     text = _URL_PASSWORD.sub(lambda match: match["before"] + MASK, text)
     return _QUERY_PASSWORD.sub(lambda match: match["before"] + MASK, text)
 

@@ -37,7 +37,7 @@ def trace_events(records: list[ProcessRecord]) -> list[dict[str, Any]]:
 def _ends(record: ProcessRecord) -> list[float]:
     """When each state ended. A killed process's last state lasts to its last sign of life; `ended` is no bar."""
     ends = [when for _, when in record.history[1:]]
-    if record.outcome is None and record.history:
+    if record.history and record.history[-1][0] != "ended":
         last = record.history[-1][1]
         ends.append(max(last, (record.heartbeat or {}).get("time", last)))
     return ends

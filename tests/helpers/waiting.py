@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], deadline_s: float = 5.0, *, what: str = "") -> T:
+def until(condition: Callable[[], T | None], deadline_s: float = 5.0, *, what: str = "") -> T:
     """The first truthy value of `condition`; fails after `deadline_s`."""
     deadline = time.monotonic() + deadline_s
     while True:
