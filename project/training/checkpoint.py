@@ -108,7 +108,7 @@ class Checkpoints(Checkpoint):
         return by_steps or (self.every_s is not None and time.monotonic() - self._saved_at_s >= self.every_s)
 
     def on_validation_end(self, trainer: "Trainer", pl_module: "Module") -> None:
-        if trainer.sanity_checking or trainer.state.fn != "fit":
+        if trainer.sanity_checking or trainer.fast_dev_run or trainer.state.fn != "fit":
             return
         if self.monitor is not None:
             self._compare(trainer, self.monitor)

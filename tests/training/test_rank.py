@@ -68,6 +68,13 @@ def test_a_training_shorter_than_an_epoch_is_validated(tmp_path: Path) -> None:
     assert "val/acc" in run.record["metrics"]
 
 
+def test_a_dry_run_of_one_batch_saves_nothing(tmp_path: Path) -> None:
+    run = train(tiny_config(tmp_path, "debug=fdr"), tmp_path / "run")
+
+    assert set(run.record["metrics"]) == {"test/loss", "test/acc"}
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+
+
 def test_weights_that_are_not_finite_do_not_replace_the_last_checkpoint(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, "task.optimizer.lr=1e30", "trainer.gradient_clip_val=null", "task.scheduler=null")
 
