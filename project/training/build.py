@@ -43,6 +43,7 @@ def quiet_libraries() -> None:
         ".*find_unused_parameters=True was specified.*",
         ".*was called before the ``update`` method.*",
         ".*GPU available but not used.*",
+        ".*LeafSpec.*is deprecated.*",
     ):
         warnings.filterwarnings("ignore", message)
 
