@@ -50,8 +50,7 @@ def set_handover(handover: Handover | None) -> None:
     """Notes what this process was given, and leaves the identity for children that user code starts."""
     global _own
     _own = handover
-    if handover is not None:
-        share_identity(handover.identity)
+    share_identity(None if handover is None else handover.identity)
 
 
 def handed_config() -> dict[str, Any] | None:

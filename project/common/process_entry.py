@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 def enter_early(handover: Handover) -> None:
     """What must hold before anything else is unpickled: the environment, and death with the starter."""
+    set_title(handover.identity)  # before the environment: the title takes the room of the first one
     if handover.environ is not None:
         os.environ.clear()
         os.environ.update(set_by_imports | handover.environ)
@@ -44,7 +45,6 @@ def enter(handover: Handover) -> None:
     interrupt.install()
     set_identity(identity)
     set_handover(handover)
-    set_title(identity)
     logs.set_up_files(identity)
     if logs.shows_on_terminal(identity):
         logs.set_up_terminal()

@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ def main(settings: dict[str, Any]) -> None:
         json.dump(report, file)
     if report["problems"]:
         return
+    # Python 3.12 and newer warn of forking beside any native thread; those that are here are known to be safe.
+    warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     gc.collect()
     gc.freeze()  # children neither scan nor dirty these pages
     mp_internals.serve(settings)

@@ -139,7 +139,7 @@ def leaks(before: dict[str, Facts], *, settle_s: float = SETTLE_S) -> list[str]:
     while True:
         found = _added(before)
         if not found or time.monotonic() > deadline:
-            return [text for text in found if not _is_foreign(text)]
+            return found
         gc.collect()
         time.sleep(0.02)
 
@@ -148,22 +148,27 @@ def _added(before: dict[str, Facts]) -> list[str]:
     reap_adopted()
     now = look()
     added = [text for name, facts in now.items() for key, text in facts.items() if key not in before[name]]
+    added = [text for text in added if not _is_foreign(text)]
     gone = before["environment"].keys() - now["environment"].keys()
     return added + [f"{before['environment'][key]} was changed or removed" for key in sorted(gone)]
 
 
+_foreign: set[str] = set()
+
+
 def _is_foreign(text: str) -> bool:
-    """Shared memory that a process outside our tree has mapped, or had until now: another session here is at work."""
-    if not text.startswith("/dev/shm/"):
-        return False
+    """Shared memory that a process outside our tree has mapped: another session on this machine is at work."""
+    if not text.startswith("/dev/shm/") or text in _foreign:
+        return text in _foreign
     ours = {process.pid for process in descendants()} | {os.getpid()}
     for process in psutil.process_iter():
         try:
             if process.pid not in ours and text in Path(f"/proc/{process.pid}/maps").read_text():
+                _foreign.add(text)
                 return True
         except OSError:
             continue
-    return not os.path.exists(text)
+    return False
 
 
 def reap_adopted() -> None:

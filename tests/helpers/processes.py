@@ -216,3 +216,40 @@ def _start_sleeper() -> ManagedProcess:
     process = ManagedProcess(time.sleep, handover=handover, args=(600,))
     process.start()
     return process
+
+
+def ask() -> None:
+    """Asks the parent and says what it heard."""
+    process_entry.send("question", "prune?")
+    process_entry.send("heard", process_entry.process_messages.take("answer", limit_s=10))
+
+
+def start_obedient_user_child(folder: str) -> None:
+    """A child of ours that starts a child as users do, which asks at safe points whether to stop."""
+    _context().Process(target=_obey, args=(folder,)).start()
+    time.sleep(600)
+
+
+def _obey(folder: str) -> None:
+    Path(folder, "pid").write_text(str(os.getpid()))
+    try:
+        work_until_stopped(f"{folder}/on")
+    except stop.StopRequested as stopped:
+        Path(folder, "stopped.part").write_text(stopped.request.reason)
+        Path(folder, "stopped.part").rename(Path(folder, "stopped"))
+
+
+def send_session() -> None:
+    """Sends the session that this process is in."""
+    process_entry.send("session", os.getsid(0))
+
+
+def end_with_managers(way: str, path: str) -> None:
+    """Ends in the way that is named, with managers whose closing writes a file."""
+    from project.common import managers
+
+    def close() -> None:
+        Path(path or "/no/such/folder/file").write_text(str(os.getpid()))
+
+    managers.cleanup_managers = close
+    end_by(way)
