@@ -24,7 +24,7 @@ from project.common.boundary import check_crossing, not_picklable
 from project.common.errors import ProcessServerError
 from project.common.handover import Handover, own_handover
 from project.common.identity import Role, current_identity
-from project.common.outcome import outcome_of
+from project.common.outcome import Status, outcome_of
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +113,8 @@ class ManagedProcess(BaseProcess):
         except BaseException as raised:  # noqa: BLE001 - turned into this process's outcome
             error = worker_watch.explain(raised)
         outcome = process_entry.leave(outcome_of(error))
+        if self.handover.identity.role is Role.WORKER and outcome.status is Status.INTERRUPTED:
+            os._exit(outcome.exit_code)  # the standard way waits until somebody has read all batches
         if outcome.exit_code:
             sys.exit(outcome.exit_code)
 

@@ -161,6 +161,16 @@ def without_inheritance(config: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key != _INHERITED}
 
 
+def name_semaphores(prefix: str) -> None:
+    """Sets how names of semaphores begin that this process makes from now on."""
+    process.current_process()._config["semprefix"] = prefix  # type: ignore[attr-defined]
+
+
+def forget_semaphore(name: str) -> None:
+    """Tells the resource tracker of this tree that a semaphore is gone, or it would report it as leaked at the end."""
+    resource_tracker.unregister(name, "semaphore")
+
+
 def popen(process_object: Any, method: str) -> Any:
     """Starts `process_object` by `method`, as the standard context of that name would; two threads may wait for it."""
     resource_tracker.ensure_running()  # it unblocks signals when it starts, so it starts first

@@ -9,7 +9,17 @@ import sys
 from multiprocessing import parent_process
 from typing import Any
 
-from project.common import children, interrupt, linux, logs, parent_link, process_registry, signals, worker_watch
+from project.common import (
+    children,
+    interrupt,
+    leftovers,
+    linux,
+    logs,
+    parent_link,
+    process_registry,
+    signals,
+    worker_watch,
+)
 from project.common.handover import Handover, set_by_imports, set_handover
 from project.common.identity import Identity, Role, set_identity
 from project.common.outcome import Outcome, outcome_of
@@ -43,6 +53,7 @@ def enter(handover: Handover) -> None:
     notes.install()  # to the end of this process
     signals.let_in()
     interrupt.install()
+    leftovers.mark_as_own()
     set_identity(identity)
     set_handover(handover)
     logs.set_up_files(identity)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from project.common import mp_internals
+from project.common import leftovers, mp_internals
 from project.common.errors import ProcessServerError
 from project.common.linux import IS_LINUX
 from project.common.outcome import describe_exit
@@ -85,6 +85,7 @@ def start(preload: tuple[str, ...] = PRELOAD) -> None:
     if _server is not None and is_running() and not _edited_files():
         return
     stop()
+    leftovers.remove_stale()
     report_r, report_w = os.pipe()
     settings = {
         "preload": list(preload),

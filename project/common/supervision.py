@@ -5,14 +5,14 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from project.common import linux, process_registry, process_server, stop
+from project.common import leftovers, linux, process_registry, process_server, stop
 from project.common.handover import Handover, own_handover
-from project.common.identity import Identity
+from project.common.identity import Identity, ProcessKey
 from project.common.managed_process import ManagedProcess
 from project.common.outcome import Outcome, Status, describe_exit
 
@@ -189,6 +189,8 @@ class Supervisor:
             self._receive(child)  # what it said last
         child.process.join()
         child.exit_code = child.process.exitcode
+        if child.exit_code != 0 and child.process.pid is not None and child.start_time:
+            leftovers.remove_of(replace(ProcessKey.own(), pid=child.process.pid, start_time=child.start_time))
         self._close(child)
         if child.outcome is None:
             child.outcome = _recorded_outcome(child)
@@ -238,4 +240,6 @@ def end_subtree(run_dir: str | None, *, grace_s: float = ORPHANS_S) -> list[str]
     while process_registry.living(run_dir) and time.monotonic() < deadline:
         time.sleep(0.02)
     killed = process_registry.kill_remaining(run_dir)
+    for record in process_registry.read_run(run_dir):
+        leftovers.remove_of(record.key)
     return [f"{record.identity.label} (pid {record.key.pid})" for record in killed]
