@@ -94,7 +94,7 @@ def test_the_roles_of_a_manager_are_those_that_its_class_names(name: str) -> Non
     shown = config["processes"]["roles"]
 
     assert list(shown) == list(config["managers"])
-    assert {*shown[name]} == {str(role) for role in ManagerGraph.read(config).nodes[name].cls.roles}
+    assert {*shown[name]} == {str(role) for role in ManagerGraph.read(config).nodes[name].cls.roles}  # type: ignore[attr-defined]
 
 
 def test_every_value_of_a_default_is_explained() -> None:

@@ -1,0 +1,312 @@
+"""`python train.py` as its users start, watch, stop and kill it: real commands, each in a session of its own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from project.common.checkpoint_file import load_checkpoint_file
+from project.common.layout import RunLayout
+from project.common.process_registry import ProcessRecord, read_run
+from project.training.launch import run
+from tests.helpers.runs import outcome, run_folder, started, tiny, trivial, wait_for_step
+from tests.helpers.training import ROOT, equal, tiny_config, with_probe
+from tests.helpers.tree import Tree
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+PACED = {"PACE_S": "0.2"}
+TWO_BY_TWO = ("trainer.devices=2", "loader.num_workers=2")
+SECRET = "hunter2-hunter2"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, _session: None) -> tuple[int, str, RunLayout]:
+    """Exit code, output and folder of a training with two ranks, two workers each, and a secret."""
+    folder = tmp_path_factory.mktemp("finished")
+    command = tiny(folder, *TWO_BY_TWO, "logger=csv", f"+user.api_key={SECRET}", "trainer.max_epochs=2")
+    with started(command, folder, environ={"MY_API_TOKEN": SECRET + "env"}) as tree:
+        code = tree.wait(120)
+        tree.assert_nothing_left()
+        return code, tree.text, run_folder(folder)
+
+
+Finished = tuple[int, str, RunLayout]
+
+
+def test_a_run_prints_its_metrics_and_folder_last(finished: Finished) -> None:
+    code, text, layout = finished
+    lines = text.splitlines()
+
+    assert code == 0, text
+    assert lines[-1] == f"run folder: {layout.run_dir}"
+    assert re.search(r"val +│ [\d.]+ │ [\d.]+ ", lines[-5])
+    assert re.search(r"test +│ [\d.]+ │ [\d.]+ ", lines[-3])
+    assert "Traceback" not in text
+    assert "Warning" not in text
+
+
+def test_a_run_writes_what_it_promises(finished: Finished) -> None:
+    _, _, layout = finished
+    config = yaml.safe_load(layout.config.read_text())
+    overrides = yaml.safe_load(layout.overrides.read_text())
+    final = json.loads(layout.metrics.read_text())
+    history = [json.loads(line) for line in layout.metrics_history.read_text().splitlines()]
+    end = outcome(layout)
+
+    assert config["trainer"]["max_epochs"] == 2
+    assert "trainer.max_epochs=2" in overrides
+    assert {"train/loss", "val/loss", "val/acc", "test/loss", "test/acc"} <= final.keys()
+    assert [line["step"] for line in history if "val/acc" in line] == [5, 10]
+    assert (layout.run_dir / "metrics.csv").read_text().count("\n") > 2
+    assert (end["status"], end["exit_code"], end["attempts"], end["fallback"]) == ("completed", 0, 1, None)
+    assert end["result"]["metrics"] == final
+    assert end["versions"].keys() >= {"python", "torch", "lightning"}
+    assert load_checkpoint_file(layout.checkpoint("last"))["global_step"] == 10
+    assert load_checkpoint_file(layout.checkpoint("best"))["global_step"] in (5, 10)
+    assert json.loads(layout.timeline.read_text())
+
+
+def test_every_process_leaves_a_record_an_outcome_and_a_log(finished: Finished) -> None:
+    _, _, layout = finished
+    records = {record.identity.label: record for record in read_run(layout.run_dir)}
+
+    workers = {f"rank{rank}-worker{worker}" for rank in (0, 1) for worker in (0, 1)}
+    assert records.keys() == {"main", "trial", "rank0", "rank1", *workers}
+    assert {(record.outcome or {}).get("status") for record in records.values()} == {"completed"}
+    for label, record in records.items():
+        assert layout.process_log(label, record.key.pid).exists()
+    assert not list(layout.run_dir.rglob("*.tmp-*"))
+    assert not layout.owner.exists()
+
+
+def test_no_secret_is_in_any_file_of_a_run(finished: Finished) -> None:
+    _, text, layout = finished
+    files = [path for path in layout.run_dir.rglob("*") if path.is_file()]
+
+    assert len(files) > 15
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+    assert SECRET not in text
+
+
+def test_main_never_imports_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys, project.train\n"
+        "try:\n    project.train.main()\n"
+        "finally:\n    print('HEAVY', [m for m in ('torch', 'numpy', 'lightning', 'transformers', 'datasets', 'optuna')"
+        " if m in sys.modules])"
+    )
+    with started(["python", "-c", code, *trivial(tmp_path)[2:]], tmp_path, environ={"PYTHONPATH": str(ROOT)}) as tree:
+        assert tree.wait(90) == 0, tree.text
+
+        assert "HEAVY []" in tree.text
+
+
+def see(tree: Tree, folder: Path) -> dict[str, Any]:
+    """What `ps` and /proc show of a running tree."""
+    titles = [" ".join(process.cmdline()) for process in tree.processes()]
+    main = psutil.Process(tree.pid)
+    return {
+        "labels": sorted(t.split()[1] for t in titles if t.startswith("project: ")),
+        "servers": sum(title.startswith("project: server") for title in titles),
+        "main_mb": main.memory_info().rss / 2**20,
+        "main_maps": Path(f"/proc/{tree.pid}/maps").read_text(),
+        "others": [title for title in titles if not title.startswith("project: ") and "resource_tracker" not in title],
+    }
+
+
+def test_the_tree_is_as_drawn_stops_at_sigterm_and_goes_on(tmp_path: Path) -> None:
+    command = tiny(tmp_path, *TWO_BY_TWO)
+    with started(command, tmp_path, environ=PACED) as tree:
+        records = wait_for_step(tree, tmp_path, 2)
+        seen = see(tree, tmp_path)
+        tree.signal(signal.SIGTERM)
+        code = tree.wait(10)
+        tree.assert_nothing_left(1)
+        text = tree.text
+    stopped = outcome(run_folder(tmp_path))
+    again, text_again = to_the_end(command, tmp_path)
+
+    workers = [f"rank{rank}-worker{worker}" for rank in (0, 1) for worker in (0, 1)]
+    assert seen["labels"] == sorted(["server", "trial", "rank0", "rank1", *workers])
+    assert {*records} == {"main", "trial", "rank0", "rank1", *workers}
+    assert seen["servers"] == 1
+    assert len(seen["others"]) == 1, seen["others"]  # main shows its command line
+    assert "torch" not in seen["main_maps"]
+    assert seen["main_mb"] <= 120
+    assert code == 143, text
+    assert text.splitlines()[-1] == "interrupted: SIGTERM"
+    assert (stopped["status"], stopped["exit_code"]) == ("interrupted", 143)
+    assert again == 0, text_again
+    assert text_again.startswith("goes on (attempt 2, found interrupted): ")
+    assert outcome(run_folder(tmp_path))["attempts"] == 2
+
+
+def to_the_end(command: list[str], folder: Path) -> tuple[int, str]:
+    """Exit code and output of a command that is left alone."""
+    with started(command, folder) as tree:
+        code = tree.wait(120)
+        tree.assert_nothing_left()
+        return code, tree.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_to_main_ends_the_run_with_its_code(tmp_path: Path, number: signal.Signals) -> None:
+    with started(trivial(tmp_path, "task.run.steps=10000"), tmp_path) as tree:
+        wait_for_step(tree, tmp_path)
+        tree.signal(number)
+        code = tree.wait(10)
+        tree.assert_nothing_left(1)
+
+        assert code == 128 + number
+        assert tree.text.splitlines()[-1] == f"interrupted: {number.name}"
+
+
+def test_ctrl_c_in_a_terminal_gives_one_message(tmp_path: Path) -> None:
+    with started(tiny(tmp_path, *TWO_BY_TWO), tmp_path, environ=PACED) as tree:
+        wait_for_step(tree, tmp_path)
+        tree.signal_group(signal.SIGINT)
+        code = tree.wait(10)
+        tree.assert_nothing_left(1)
+
+        assert code == 130
+        assert tree.text.count("interrupted: SIGINT") == 1
+        assert tree.text.splitlines()[-1] == "interrupted: SIGINT"
+        assert "Traceback" not in tree.text
+
+
+def test_ctrl_c_while_everything_imports_ends_at_once(tmp_path: Path) -> None:
+    with started(trivial(tmp_path), tmp_path) as tree:
+        time.sleep(1.0)
+        tree.signal_group(signal.SIGINT)
+        code = tree.wait(10)
+        tree.assert_nothing_left(1)
+
+        assert code == 130, tree.text
+        assert "Traceback" not in tree.text
+        assert tree.text.count("SIGINT") == 1
+
+
+def victim(label: str, tree: Tree, records: dict[str, ProcessRecord]) -> int:
+    if label == "server":
+        (server,) = tree.titled("project: server")
+        return int(server.pid)
+    return records[label].key.pid
+
+
+# Who is killed, and what the last line says.
+KILLED = {
+    "trial": r"crashed: trial \(pid {pid}\) was killed by SIGKILL",
+    "rank1": r"crashed: rank1 \(pid {pid}\) was killed by SIGKILL",
+    "rank1-worker0": r"crashed: .*rank 1: DataLoader worker 0 \(pid {pid}\) was killed by SIGKILL",
+    "server": r"crashed: trial .* was lost with the process server \(pid {pid}\), which was killed",
+}
+
+
+@pytest.mark.parametrize("label", KILLED)
+def test_a_killed_process_ends_the_run_with_its_name(tmp_path: Path, label: str) -> None:
+    with started(tiny(tmp_path, *TWO_BY_TWO), tmp_path, environ=PACED) as tree:
+        assert_names_the_killed(label, tree, tmp_path)
+
+
+@pytest.mark.parametrize("label", ["trial", "rank1-worker0"])
+def test_a_killed_process_ends_the_run_with_its_name_under_spawn(tmp_path: Path, label: str) -> None:
+    command = tiny(tmp_path, "trainer.devices=2", "loader.num_workers=1", "processes.start_method=spawn")
+    with started(command, tmp_path, environ=PACED) as tree:
+        assert_names_the_killed(label, tree, tmp_path)
+
+
+def assert_names_the_killed(label: str, tree: Tree, folder: Path) -> None:
+    pid = victim(label, tree, wait_for_step(tree, folder, 2))
+    os.kill(pid, signal.SIGKILL)
+    killed = time.monotonic()
+    code = tree.wait(10)
+    tree.assert_nothing_left(max(0.1, killed + 5 - time.monotonic()))
+
+    assert code == 1, tree.text
+    assert re.match(KILLED[label].format(pid=pid), tree.text.splitlines()[-1]), tree.text
+    assert "the same command goes on from it" in tree.text
+    end = outcome(run_folder(folder))
+    assert (end["status"], end["exit_code"]) == ("crashed", 1)
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_what_a_killed_main_leaves_ends_by_itself_and_the_same_command_goes_on(tmp_path: Path, method: str) -> None:
+    command = tiny(tmp_path, *TWO_BY_TWO, f"processes.start_method={method}")
+    with started(command, tmp_path, environ=PACED) as tree:
+        wait_for_step(tree, tmp_path, 2)
+        tree.signal(signal.SIGKILL)
+        tree.assert_nothing_left(5)
+        assert tree.wait(1) == -signal.SIGKILL
+    layout = run_folder(tmp_path)
+    had_outcome = layout.outcome.exists()
+    code, text = to_the_end([*command, "processes.start_method=auto"], tmp_path)
+
+    assert not had_outcome
+    assert code == 0, text
+    assert text.startswith(f"goes on (attempt 2, found killed): {layout.run_dir}\n")
+    assert "goes on from" in text
+    assert outcome(layout)["attempts"] == 2
+
+
+def test_a_group_that_is_killed_leaves_nothing_that_the_next_start_keeps(tmp_path: Path) -> None:
+    command = tiny(tmp_path, *TWO_BY_TWO)
+    with started(command, tmp_path, environ=PACED) as tree:
+        wait_for_step(tree, tmp_path, 1)
+        for process in tree.processes():
+            process.kill()
+        tree.assert_nothing_left(5)
+    code, text = to_the_end(command, tmp_path)
+
+    assert code == 0, text
+    assert not list(run_folder(tmp_path).run_dir.rglob("*.tmp-*"))
+
+
+def test_ps_shows_and_reaps_nothing_of_a_finished_run(finished: Finished) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "project.ps", "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert str(finished[2].run_dir) not in shown.stdout
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize(
+    ("overrides", "probe"),
+    [
+        (["loader.num_workers=0"], "step=13,do=kill"),
+        (["loader.num_workers=2"], "step=13,do=kill"),
+        (["trainer.devices=2"], "rank=1,step=7,do=segv"),
+    ],
+    ids=["alone", "with workers", "two ranks"],
+)
+def test_a_run_killed_within_an_epoch_ends_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], probe: str
+) -> None:
+    monkeypatch.setenv("PROJECT_ALLOW", "tests.helpers.*")
+    config = with_probe(
+        tiny_config(tmp_path, "logger=none", "callbacks.checkpoint.every_n_steps=1", *overrides), "batch_end"
+    )
+    whole, whole_result = run(config | {"paths": config["paths"], "resume": "never"})
+    assert whole_result is not None
+    monkeypatch.setenv("PROBE", probe)
+    crashed, _ = run(config | {"resume": "never"})
+    monkeypatch.delenv("PROBE")
+
+    resumed, result = run(config)
+
+    assert (whole.exit_code, crashed.exit_code, resumed.exit_code) == (0, 1, 0)
+    assert result is not None
+    assert result["last_checkpoint"] != whole_result["last_checkpoint"]
+    assert result["metrics"] == whole_result["metrics"]
+    one, other = (load_checkpoint_file(Path(r["last_checkpoint"])) for r in (result, whole_result))
+    for key in ("state_dict", "optimizer_states", "lr_schedulers", "global_step"):
+        assert equal(one[key], other[key]), key
