@@ -210,6 +210,13 @@ def point_to_run(run_dir: str, key: ProcessKey) -> Path | None:
     return path
 
 
+def remove_stale_pointers() -> None:
+    """Removes pointers that killed main processes left, but for runs of which something still lives."""
+    for run in pointed_runs():
+        if run.main.is_local() and not run.main.is_alive() and not living(run.run_dir):
+            run.pointer.unlink(missing_ok=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveRun:
     """A run that was pointed to.

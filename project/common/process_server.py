@@ -19,6 +19,7 @@ from project.common import leftovers, mp_internals
 from project.common.errors import ProcessServerError
 from project.common.linux import IS_LINUX
 from project.common.outcome import describe_exit
+from project.common.stop import raise_if_stop_requested, woken
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +146,10 @@ def _how_it_ended(server: _Server) -> str:
 
 
 def _read(fd: int, deadline: float) -> bytes:
-    readable, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+    with woken() as wake:
+        raise_if_stop_requested()
+        readable, _, _ = select.select([fd, wake], [], [], max(0.0, deadline - time.monotonic()))
+    raise_if_stop_requested()
     if not readable:
         raise ProcessServerError("process server: not ready in time; use processes.start_method=spawn")
     return os.read(fd, 65536)

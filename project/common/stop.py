@@ -3,7 +3,8 @@
 import os
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 # By number: SIGHUP does not exist everywhere.
@@ -56,6 +57,20 @@ def request_stop(request: StopRequest) -> None:
 def wake_on_request(fd: int) -> None:
     """Writes a byte to the non-blocking `fd` at every request, so that a loop that waits on its other end wakes."""
     _wake_fds.add(fd)
+
+
+@contextmanager
+def woken() -> Iterator[int]:
+    """A descriptor that becomes readable when a request comes, for a `select` that waits for something else too."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    wake_on_request(write)
+    try:
+        yield read
+    finally:
+        no_longer_wake(write)
+        os.close(read)
+        os.close(write)
 
 
 def no_longer_wake(fd: int) -> None:

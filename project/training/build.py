@@ -17,6 +17,7 @@ from project.common.managers import (
     get_model_manager,
     get_tokenizer_manager,
 )
+from project.common.secrets import mask_config
 from project.common.whitelist import instantiate
 from project.training.checkpoint import ManagedCheckpointIO
 from project.training.environment import RankEnvironment, RankStrategy
@@ -66,7 +67,7 @@ def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) ->
     )
     tokenizer = get_tokenizer_manager()
     module.facts = {
-        "config": dict(config),
+        "config": mask_config(dict(config)),
         "labels": labels,
         "data": get_data_manager().fingerprint,
         "tokenizer": tokenizer.as_bytes(),

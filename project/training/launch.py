@@ -221,6 +221,7 @@ class _Run:
 def _owned(folder: RunFolder) -> Iterator[None]:
     """This process is main of the run in `folder`, and afterwards what it was before."""
     before = current_identity()
+    process_registry.remove_stale_pointers()
     pointer = process_registry.point_to_run(str(folder.layout.run_dir), ProcessKey.own())
     try:
         yield

@@ -47,7 +47,7 @@ def write_end(layout: RunLayout, outcome: Outcome, *, result: dict[str, Any] | N
             "result": result,
             "git_commit": git_commit(),
             "versions": versions(),
-            "command": sys.argv,
+            "command": [mask_override(argument) for argument in sys.argv],
             "processes": processes,
         },
     )
