@@ -5,6 +5,7 @@ Last: managers closed, outcome written. The payload (target and arguments) is un
 even imports that it causes happen in a process that is known, watched and able to say why it failed.
 """
 
+import contextlib
 import inspect
 import logging
 import multiprocessing
@@ -114,6 +115,8 @@ class ManagedProcess(BaseProcess):
             error = worker_watch.explain(raised)
         outcome = process_entry.leave(outcome_of(error))
         if self.handover.identity.role is Role.WORKER and outcome.status is Status.INTERRUPTED:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                sys.stdout.flush()
             os._exit(outcome.exit_code)  # the standard way waits until somebody has read all batches
         if outcome.exit_code:
             sys.exit(outcome.exit_code)
