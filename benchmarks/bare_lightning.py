@@ -1,0 +1,170 @@
+"""The default task as a careful user writes it by hand, without this project: what its overhead is measured against.
+
+Same model, tokenised rows, batches of similar lengths, optimizer, schedule and steps; validated every epoch, the best
+and the last checkpoint kept, metrics in a CSV file, the best checkpoint tested. Nothing of `project` is imported.
+"""
+
+import argparse
+import json
+import math
+import random
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from datasets import Dataset
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler
+from torchmetrics.classification import MulticlassAccuracy
+from transformers import (
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
+    PreTrainedTokenizerFast,
+    get_cosine_schedule_with_warmup,
+)
+
+BATCH_SIZE = 32
+SIMILAR = 50  # the rows of this many batches are sorted by length
+
+
+class Collate:
+    """Pads rows to the longest of their batch."""
+
+    def __init__(self, pad_token_id: int) -> None:
+        self.pad_token_id = pad_token_id
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
+        """Returns `input_ids` and `attention_mask` [b t] and `labels` [b]; b batch, t time."""
+        longest = max(len(row["input_ids"]) for row in rows)
+        ids = torch.full((len(rows), longest), self.pad_token_id)
+        mask = torch.zeros_like(ids)
+        for index, row in enumerate(rows):
+            ids[index, : len(row["input_ids"])] = torch.as_tensor(row["input_ids"])
+            mask[index, : len(row["input_ids"])] = 1
+        return {"input_ids": ids, "attention_mask": mask, "labels": torch.tensor([row["label"] for row in rows])}
+
+
+class SimilarLengths(Sampler[list[int]]):
+    """Batches of similar lengths in a random order."""
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.lengths = lengths
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.lengths) / BATCH_SIZE)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = random.sample(range(len(self.lengths)), len(self.lengths))
+        size = BATCH_SIZE * SIMILAR
+        order = [
+            i for at in range(0, len(order), size) for i in sorted(order[at : at + size], key=self.lengths.__getitem__)
+        ]
+        batches = [order[at : at + BATCH_SIZE] for at in range(0, len(order), BATCH_SIZE)]
+        random.shuffle(batches)
+        return iter(batches)
+
+
+class Classifier(pl.LightningModule):
+    """A small ModernBERT with AdamW and a cosine schedule."""
+
+    def __init__(self, *, vocab_size: int, pad_token_id: int, n_labels: int, n_steps: int) -> None:
+        super().__init__()
+        config = ModernBertConfig(
+            vocab_size=vocab_size,
+            pad_token_id=pad_token_id,
+            num_labels=n_labels,
+            hidden_size=96,
+            intermediate_size=192,
+            num_hidden_layers=2,
+            num_attention_heads=3,
+            layer_types=["full_attention"] * 2,
+            embedding_dropout=0.1,
+            mlp_dropout=0.1,
+            classifier_dropout=0.1,
+            classifier_pooling="mean",
+            bos_token_id=None,
+            eos_token_id=None,
+            cls_token_id=None,
+            sep_token_id=None,
+        )
+        self.model = ModernBertForSequenceClassification(config)
+        self.val_acc = MulticlassAccuracy(num_classes=n_labels, average="micro")
+        self.test_acc = MulticlassAccuracy(num_classes=n_labels, average="micro")
+        self.n_steps = n_steps
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        loss: Tensor = self.model(**batch).loss
+        self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=len(batch["labels"]))
+        return loss
+
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        self._evaluate(batch, "val", self.val_acc)
+
+    def test_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        self._evaluate(batch, "test", self.test_acc)
+
+    def _evaluate(self, batch: dict[str, Tensor], split: str, accuracy: MulticlassAccuracy) -> None:
+        outputs = self.model(**batch)
+        accuracy(outputs.logits, batch["labels"])
+        self.log(f"{split}/loss", outputs.loss, batch_size=len(batch["labels"]))
+        self.log(f"{split}/acc", accuracy, on_step=False, on_epoch=True)
+
+    def configure_optimizers(self) -> Any:
+        matrices = [p for p in self.parameters() if p.ndim >= 2]
+        others = [p for p in self.parameters() if p.ndim < 2]
+        groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
+        optimizer = torch.optim.AdamW(groups, lr=3e-3, weight_decay=0.05, betas=(0.9, 0.98))
+        schedule = get_cosine_schedule_with_warmup(optimizer, round(0.1 * self.n_steps), self.n_steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("data", "tokenizer", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=10)
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", ".*does not have many workers.*")
+    pl.seed_everything(1, verbose=False)
+
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(arguments.tokenizer)
+    splits = {split: Dataset.from_file(str(arguments.data / f"{split}.arrow")) for split in ("train", "val", "test")}
+    collate = Collate(tokenizer.pad_token_id)
+    sampler = SimilarLengths(list(splits["train"]["length"]))
+    train, val, test = (part.select_columns(["input_ids", "label"]) for part in splits.values())
+    train_loader = DataLoader(train, batch_sampler=sampler, collate_fn=collate)
+    val_loader, test_loader = (DataLoader(part, batch_size=BATCH_SIZE, collate_fn=collate) for part in (val, test))
+    model = Classifier(
+        vocab_size=len(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        n_labels=len(set(splits["train"]["label"])),
+        n_steps=arguments.epochs * len(sampler),
+    )
+    trainer = pl.Trainer(
+        max_epochs=arguments.epochs,
+        accelerator="cpu",
+        devices=1,
+        gradient_clip_val=1.0,
+        log_every_n_steps=20,
+        num_sanity_val_steps=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        logger=CSVLogger(arguments.out),
+        callbacks=[ModelCheckpoint(monitor="val/acc", mode="max", save_last=True)],
+        default_root_dir=arguments.out,
+    )
+    trainer.fit(model, train_loader, val_loader)
+    n_parameters = sum(p.numel() for p in model.model.parameters())
+    steps = trainer.global_step
+    (metrics,) = trainer.test(model, test_loader, ckpt_path="best", verbose=False)
+    result = {"steps": steps, "parameters": n_parameters, "acc": metrics["test/acc"]}
+    (arguments.out / "result.json").write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
