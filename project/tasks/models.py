@@ -15,14 +15,14 @@ def text_classifier(
     vocab_size: int,
     n_labels: int,
     pad_token_id: int,
-    width: int = 96,
+    width: int = 64,
     n_layers: int = 2,
     dropout: float = 0.1,
 ) -> PreTrainedModel:
     """Returns a small untrained ModernBERT (Warner et al. 2024) that classifies the mean of a text's tokens.
 
-    The mean learns from few short texts what a classifier on `[CLS]` needs several times the steps for. Positions are
-    rotary, so there is no table to outgrow; every layer attends to the whole text.
+    On short texts the mean learns faster than a classifier on `[CLS]`. Positions are rotary, so there is no table to
+    outgrow; every layer attends to the whole text.
 
     `forward(input_ids, attention_mask, labels=None)`, integers `[b t]`, `[b t]` and `[b]`, returns `.logits` `[b k]`
     and `.loss`, the mean cross-entropy or None.
