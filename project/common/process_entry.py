@@ -1,5 +1,6 @@
 """What a process of the tree does first and last."""
 
+import atexit
 import contextlib
 import faulthandler
 import logging
@@ -29,6 +30,8 @@ __all__ = ["enter", "enter_early", "leave", "limit_threads", "process_messages",
 
 log = logging.getLogger(__name__)
 
+_exit_code: int | None = None  # once this process has left
+
 
 def enter_early(handover: Handover) -> None:
     """What must hold before anything else is unpickled: the environment, and death with the starter."""
@@ -36,6 +39,8 @@ def enter_early(handover: Handover) -> None:
     if handover.environ is not None:
         os.environ.clear()
         os.environ.update(set_by_imports | handover.environ)
+    if handover.start_method == "spawn":
+        atexit.register(_exit_like_a_fork)  # first registered, so last called
     if handover.start_method == "spawn" and handover.from_main_thread and handover.identity.role is not Role.RANK:
         # A rank closes its managers in order when its trial was killed: its watch and main's registry see to its end.
         linux.die_with_parent()
@@ -70,6 +75,7 @@ def enter(handover: Handover) -> None:
 
 def leave(outcome: Outcome) -> Outcome:
     """Ends the children, closes the managers and writes the outcome; returns what counts in the end."""
+    global _exit_code
     process_registry.set_state("closing")
     worker_watch.end_watch()
     try:
@@ -88,7 +94,17 @@ def leave(outcome: Outcome) -> Outcome:
     send("outcome", outcome.as_dict())
     interrupt.uninstall()
     logs.tear_down()
+    _exit_code = outcome.exit_code
     return outcome
+
+
+def _exit_like_a_fork() -> None:
+    """Leaves without taking the interpreter apart, which takes torch half a second and sometimes crashes."""
+    if _exit_code is not None:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        os._exit(_exit_code)
 
 
 def _cleanup_managers() -> None:

@@ -30,7 +30,7 @@ LIKELY = {
 }
 _NO_ROW = -1
 # How torch tells of a worker's end, before or without us.
-_CONSEQUENCES = (ConnectionError, EOFError)
+_CONSEQUENCES = (OSError, EOFError)
 
 
 class _Watch:

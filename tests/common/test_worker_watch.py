@@ -27,7 +27,7 @@ def workers_of(run_dir: Path) -> list[process_registry.ProcessRecord]:
 def test_a_killed_worker_ends_its_rank_at_once_and_is_named(start_method: str, tmp_path: Path, seconds: float) -> None:
     handover = handover_for(start_method, tmp_path, role=Role.RANK, rank=1, world_size=2)
     rank = start_child(loaders.read_slowly, handover, args=(str(tmp_path), seconds))
-    until(lambda: (tmp_path / "reading").exists() and len(workers_of(tmp_path)) == 2, 60)
+    until(lambda: (tmp_path / "worker0").exists() and (tmp_path / "worker1").exists(), 60)
     time.sleep(0.2)
     worker = next(record for record in workers_of(tmp_path) if record.identity.worker == 1)
     began = time.monotonic()
@@ -111,7 +111,7 @@ def test_workers_that_ignore_their_end_do_not_hold_up_a_failing_rank(start_metho
 def test_workers_end_with_their_killed_rank(start_method: str, tmp_path: Path) -> None:
     handover = handover_for(start_method, tmp_path, role=Role.RANK, rank=0)
     rank = start_child(loaders.read_slowly, handover, args=(str(tmp_path), 30.0))
-    until(lambda: (tmp_path / "reading").exists() and len(workers_of(tmp_path)) == 2, 60)
+    until(lambda: (tmp_path / "worker0").exists() and (tmp_path / "worker1").exists(), 60)
     workers = [psutil.Process(record.key.pid) for record in workers_of(tmp_path)]
     rank.kill()
     Supervisor([rank]).run()

@@ -4,6 +4,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -157,22 +158,18 @@ def _added(before: dict[str, Facts]) -> list[str]:
     return added + [f"{before['environment'][key]} was changed or removed" for key in sorted(gone)]
 
 
+_OWNED = re.compile(r"/dev/shm/(?:sem\.project-|torch_)(\d+)[-_]")
 _foreign: set[str] = set()
 
 
 def _is_foreign(text: str) -> bool:
-    """Shared memory that a process outside our tree has mapped: another session on this machine is at work."""
-    if not text.startswith("/dev/shm/") or text in _foreign:
-        return text in _foreign
-    ours = {process.pid for process in descendants()} | {os.getpid()}
-    for process in psutil.process_iter():
-        try:
-            if process.pid not in ours and text in Path(f"/proc/{process.pid}/maps").read_text():
-                _foreign.add(text)
-                return True
-        except OSError:
-            continue
-    return False
+    """Shared memory of a living process outside our tree: another session on this machine is at work."""
+    owner = _OWNED.match(text)
+    if owner is not None and psutil.pid_exists(int(owner[1])):
+        ours = {os.getpid()} | {process.pid for process in descendants()}
+        if int(owner[1]) not in ours:
+            _foreign.add(text)
+    return text in _foreign
 
 
 def reap_adopted() -> None:

@@ -22,10 +22,11 @@ class Rows(Dataset[torch.Tensor]):
 
     Args:
         seconds: How long a row takes.
+        folder: Where each worker touches a file once it is at a row.
     """
 
-    def __init__(self, n_rows: int, *, seconds: float = 0.0) -> None:
-        self.n_rows, self.seconds = n_rows, seconds
+    def __init__(self, n_rows: int, *, seconds: float = 0.0, folder: str | None = None) -> None:
+        self.n_rows, self.seconds, self.folder = n_rows, seconds, folder
 
     def __len__(self) -> int:
         return self.n_rows
@@ -33,6 +34,9 @@ class Rows(Dataset[torch.Tensor]):
     def __getitem__(self, row: int) -> torch.Tensor:
         worker_watch.note_row(row)
         probe.fire(step=row)
+        identity = current_identity()
+        if self.folder is not None and identity is not None:
+            Path(self.folder, f"worker{identity.worker}").touch()
         time.sleep(self.seconds)
         return torch.tensor(row)
 
@@ -74,15 +78,9 @@ def break_out(n_rows: int) -> None:
 
 
 def read_slowly(folder: str, seconds: float = 0.0) -> None:
-    """Reads one row, says who its workers are, and then computes (workers idle) or waits for rows (workers busy)."""
-    iterator = iter(loader(Rows(1000, seconds=seconds)))
-    if not seconds:
-        next(iterator)
-    identity = current_identity()
-    assert identity is not None
-    Path(folder, "reading").touch()
-    if seconds:
-        next(iterator)
+    """Reads one row and then computes (workers idle); or waits for a row that takes long (workers busy)."""
+    iterator = iter(loader(Rows(1000, seconds=seconds, folder=folder)))
+    next(iterator)
     time.sleep(600)
 
 
