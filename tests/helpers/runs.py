@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from lightning.pytorch.callbacks import Callback
 
 from project.common.layout import RunLayout
@@ -17,6 +18,7 @@ from tests.helpers.tree import Tree, running
 from tests.helpers.waiting import until
 
 PACE = "PACE_S"
+BREAKPOINT = f"+callbacks.stop._target_={__name__}.Breakpoint"
 START_S = 90.0  # a cold start under spawn on a busy machine
 
 
@@ -79,3 +81,16 @@ def outcome(layout: RunLayout) -> dict[str, Any]:
     """What the run says about its end."""
     content: dict[str, Any] = json.loads(layout.outcome.read_text())
     return content
+
+
+class Breakpoint(Callback):
+    """Stops in the debugger once, when training begins."""
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        breakpoint()
+
+
+def say_where() -> None:
+    """What `breakpoint()` calls when PYTHONBREAKPOINT names it."""
+    below = [process.name() for process in psutil.Process().children()]
+    print(f"breakpoint in {os.getpid()} with {below} below", flush=True)
