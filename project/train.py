@@ -20,6 +20,7 @@ def main() -> None:
     """Runs the command line and exits with the run's exit code."""
     with SignalNotes(deadline_s=10.0):
         try:
+            _read_env_file()
             if wants_server(sys.argv[1:]):
                 process_server.start()
             code = _run_hydra()
@@ -35,6 +36,14 @@ def wants_server(arguments: list[str]) -> bool:
     if any(argument.lower().startswith(_INLINE) and argument != "debug=null" for argument in arguments):
         return False
     return process_server.is_possible() is None
+
+
+def _read_env_file() -> None:
+    """Reads `.env` of the working directory; what is set already stays. Before the server, whose children have it."""
+    if Path(".env").is_file():
+        from dotenv import load_dotenv
+
+        load_dotenv(".env")
 
 
 def config_dir() -> str:

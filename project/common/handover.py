@@ -1,5 +1,6 @@
 """What a process was given by the one that started it: an identity, the configuration, the environment. Plain data."""
 
+import os
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -37,8 +38,17 @@ class Handover:
 
 
 _own: Handover | None = None
+# OpenMP's threads spin while they wait for each other. With more processes than cores that made a training of 9 s take
+# 110 s; asleep they cost nothing. Read when torch is imported, so the server and every child have it from the start.
+QUIET_WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+
 # What imports in the process server set in its environment; every forked child keeps it, as if it had imported itself.
 set_by_imports: dict[str, str] = {}
+
+
+def process_environ() -> dict[str, str]:
+    """The environment for a process of the tree: this process's own, and waiting threads that sleep unless it says."""
+    return QUIET_WAITING | os.environ
 
 
 def own_handover() -> Handover | None:

@@ -44,6 +44,7 @@ def main(settings: dict[str, Any]) -> None:
     _set_title(settings["title"])
     server = os.getpid()  # asked here: in a child it would be a stranger's, if the server has died by then
     os.register_at_fork(after_in_child=lambda: _enter_child(server))
+    os.environ.update(handover.process_environ())
     began, environ = time.monotonic(), dict(os.environ)
     with _Lifeline(settings["alive_fd"]):
         failed = _preload(settings["preload"])

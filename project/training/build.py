@@ -62,6 +62,7 @@ def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) ->
         optimizer=config["task"]["optimizer"],
         scheduler=config["task"]["scheduler"],
         warmup_fraction=config["task"]["warmup_fraction"],
+        label_smoothing=config["task"]["label_smoothing"],
         n_labels=n_labels,
         total_steps=total_steps,
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from project.common import logs, process_registry, process_server, signals, stop
 from project.common.config_check import check_light
 from project.common.errors import ChildFailedError, ConfigError, ProcessServerError, ProjectError
-from project.common.handover import Handover, share_identity
+from project.common.handover import Handover, process_environ, share_identity
 from project.common.identity import Identity, ProcessKey, Role, current_identity, set_identity
 from project.common.outcome import Outcome, Status, outcome_of, refusal_in
 from project.common.plain_config import as_plain
@@ -140,11 +140,12 @@ class _Run:
             log.info("goes on (attempt %d, found %s): %s", folder.attempt, folder.found, folder.layout.run_dir)
 
     def _handover(self, identity: Identity) -> Handover:
+        environ = process_environ()
         return Handover(
             identity=identity,
             config=self.config,
-            environ=dict(os.environ),
-            start_method=self._method_for(dict(os.environ)),
+            environ=environ,
+            start_method=self._method_for(environ),
             threads=None,
             deadline_s=self.config["processes"]["deadline_s"],
         )

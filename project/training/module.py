@@ -28,6 +28,7 @@ class Module(LightningModule):
         scheduler: Node of a schedule, stepped with the optimizer, or None for a constant rate. The number of steps and
             the warm-up reach it under the names that it has for them.
         warmup_fraction: Share of all steps in which the learning rate rises; None leaves it to the schedule.
+        label_smoothing: Share of each training target that is spread over all classes; 0 trains on the model's own loss.
         n_labels: Classes, for the metrics; None when rows have no label.
         total_steps: Optimizer steps of the whole training; None when there is no end to them.
 
@@ -44,6 +45,7 @@ class Module(LightningModule):
         optimizer: Mapping[str, Any],
         scheduler: Mapping[str, Any] | None,
         warmup_fraction: float | None,
+        label_smoothing: float = 0.0,
         n_labels: int | None,
         total_steps: int | None,
     ) -> None:
@@ -59,13 +61,19 @@ class Module(LightningModule):
         self._optimizer = optimizer
         self._scheduler = scheduler
         self._warmup_fraction = warmup_fraction
+        self._label_smoothing = label_smoothing
         self._total_steps = total_steps
 
     def forward(self, **inputs: Tensor) -> Any:
         return self.model(**inputs)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        loss: Tensor = self._step(batch, self.train_metrics).loss
+        outputs = self._step(batch, self.train_metrics)
+        if self._label_smoothing:
+            return nn.functional.cross_entropy(
+                outputs.logits, batch["labels"], label_smoothing=self._label_smoothing
+            )
+        loss: Tensor = outputs.loss
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
