@@ -28,7 +28,6 @@ from transformers import (
     get_cosine_schedule_with_warmup,
 )
 
-BATCH_SIZE = 32
 SIMILAR = 50  # the rows of this many batches are sorted by length
 
 
@@ -52,19 +51,19 @@ class Collate:
 class SimilarLengths(Sampler[list[int]]):
     """Batches of similar lengths in a random order."""
 
-    def __init__(self, lengths: list[int]) -> None:
-        self.lengths = lengths
+    def __init__(self, lengths: list[int], *, batch_size: int) -> None:
+        self.lengths, self.batch_size = lengths, batch_size
 
     def __len__(self) -> int:
-        return math.ceil(len(self.lengths) / BATCH_SIZE)
+        return math.ceil(len(self.lengths) / self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
         order = random.sample(range(len(self.lengths)), len(self.lengths))
-        size = BATCH_SIZE * SIMILAR
+        size = self.batch_size * SIMILAR
         order = [
             i for at in range(0, len(order), size) for i in sorted(order[at : at + size], key=self.lengths.__getitem__)
         ]
-        batches = [order[at : at + BATCH_SIZE] for at in range(0, len(order), BATCH_SIZE)]
+        batches = [order[at : at + self.batch_size] for at in range(0, len(order), self.batch_size)]
         random.shuffle(batches)
         return iter(batches)
 
@@ -72,20 +71,23 @@ class SimilarLengths(Sampler[list[int]]):
 class Classifier(pl.LightningModule):
     """A small ModernBERT with AdamW and a cosine schedule."""
 
-    def __init__(self, *, vocab_size: int, pad_token_id: int, n_labels: int, n_steps: int) -> None:
+    def __init__(
+        self, settings: dict[str, Any], *, vocab_size: int, pad_token_id: int, n_labels: int, n_steps: int
+    ) -> None:
         super().__init__()
+        width, n_layers, dropout = settings["width"], settings["n_layers"], settings["dropout"]
         config = ModernBertConfig(
             vocab_size=vocab_size,
             pad_token_id=pad_token_id,
             num_labels=n_labels,
-            hidden_size=96,
-            intermediate_size=192,
-            num_hidden_layers=2,
-            num_attention_heads=3,
-            layer_types=["full_attention"] * 2,
-            embedding_dropout=0.1,
-            mlp_dropout=0.1,
-            classifier_dropout=0.1,
+            hidden_size=width,
+            intermediate_size=2 * width,
+            num_hidden_layers=n_layers,
+            num_attention_heads=width // 32,
+            layer_types=["full_attention"] * n_layers,
+            embedding_dropout=dropout,
+            mlp_dropout=dropout,
+            classifier_dropout=dropout,
             classifier_pooling="mean",
             bos_token_id=None,
             eos_token_id=None,
@@ -95,6 +97,8 @@ class Classifier(pl.LightningModule):
         self.model = ModernBertForSequenceClassification(config)
         self.val_acc = MulticlassAccuracy(num_classes=n_labels, average="micro")
         self.test_acc = MulticlassAccuracy(num_classes=n_labels, average="micro")
+        self.optimizer_settings = settings["optimizer"]
+        self.warmup_fraction = settings["warmup_fraction"]
         self.n_steps = n_steps
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
@@ -118,8 +122,8 @@ class Classifier(pl.LightningModule):
         matrices = [p for p in self.parameters() if p.ndim >= 2]
         others = [p for p in self.parameters() if p.ndim < 2]
         groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
-        optimizer = torch.optim.AdamW(groups, lr=3e-3, weight_decay=0.05, betas=(0.9, 0.98))
-        schedule = get_cosine_schedule_with_warmup(optimizer, round(0.1 * self.n_steps), self.n_steps)
+        optimizer = torch.optim.AdamW(groups, **self.optimizer_settings)
+        schedule = get_cosine_schedule_with_warmup(optimizer, round(self.warmup_fraction * self.n_steps), self.n_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
@@ -127,29 +131,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("data", "tokenizer", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--settings", type=json.loads, required=True, help="numbers of the default task, as JSON")
     arguments = parser.parse_args()
+    settings, batch_size = arguments.settings, arguments.settings["batch_size"]
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     pl.seed_everything(1, verbose=False)
 
     tokenizer = PreTrainedTokenizerFast.from_pretrained(arguments.tokenizer)
     splits = {split: Dataset.from_file(str(arguments.data / f"{split}.arrow")) for split in ("train", "val", "test")}
     collate = Collate(tokenizer.pad_token_id)
-    sampler = SimilarLengths(list(splits["train"]["length"]))
+    sampler = SimilarLengths(list(splits["train"]["length"]), batch_size=batch_size)
     train, val, test = (part.select_columns(["input_ids", "label"]) for part in splits.values())
     train_loader = DataLoader(train, batch_sampler=sampler, collate_fn=collate)
-    val_loader, test_loader = (DataLoader(part, batch_size=BATCH_SIZE, collate_fn=collate) for part in (val, test))
+    val_loader, test_loader = (DataLoader(part, batch_size=batch_size, collate_fn=collate) for part in (val, test))
     model = Classifier(
+        settings,
         vocab_size=len(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         n_labels=len(set(splits["train"]["label"])),
-        n_steps=arguments.epochs * len(sampler),
+        n_steps=settings["epochs"] * len(sampler),
     )
     trainer = pl.Trainer(
-        max_epochs=arguments.epochs,
+        max_epochs=settings["epochs"],
         accelerator="cpu",
         devices=1,
-        gradient_clip_val=1.0,
+        gradient_clip_val=settings["gradient_clip_val"],
         log_every_n_steps=20,
         num_sanity_val_steps=0,
         enable_progress_bar=False,

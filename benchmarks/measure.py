@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import yaml
 
 from project.common.identity import Role
 from project.common.process_registry import ProcessRecord, read_run
@@ -106,6 +107,12 @@ class Run:
     def outcome(self) -> dict[str, Any]:
         """Content of `outcome.json`."""
         found: dict[str, Any] = json.loads((self.run_dir / "outcome.json").read_text())
+        return found
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Content of `config.yaml`."""
+        found: dict[str, Any] = yaml.safe_load((self.run_dir / "config.yaml").read_text())
         return found
 
     @property

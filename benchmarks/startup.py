@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from benchmarks.measure import BenchmarkError, Place, medians, memory_of_main  # noqa: E402 - found by the line above
+from benchmarks.measure import BenchmarkError, Place, Run, medians, memory_of_main  # noqa: E402 - found by the line above
 
 RESULTS = ROOT / "benchmarks" / "results" / "startup.json"
 DDP = ("+experiment=language_id_ddp", "trainer.max_steps=2", "logger=csv")
@@ -70,6 +70,7 @@ class Benchmark:
     def __init__(self, place: Place, *, repeats: int, epochs: int | None = None) -> None:
         self.place, self.repeats, self.epochs = place, repeats, epochs
         self._prepared: Path | None = None
+        self._last: Run | None = None
 
     def prepare(self) -> Path:
         """Prepares data and tokenizer, once, by a run of two steps; returns its folder."""
@@ -169,17 +170,16 @@ class Benchmark:
 
     def _default_run(self) -> float:
         epochs = () if self.epochs is None else (f"trainer.max_epochs={self.epochs}",)
-        run = self.place.train("default", "trainer=cpu", *epochs)
-        self._steps = run.outcome["result"]["step"]
-        self._n_epochs = run.outcome["result"]["epoch"]
-        return run.seconds
+        self._last = self.place.train("default", "trainer=cpu", *epochs)
+        return self._last.seconds
 
     def _bare_run(self) -> float:
-        """With as many epochs as our last run.
+        """With the numbers of our last run.
 
         Raises:
             BenchmarkError: It came to another number of steps.
         """
+        assert self._last is not None, "ours comes first"
         out = self.place.folder / "bare"
         out.mkdir(exist_ok=True)
         cache = self.place.folder / "cache" / "project"
@@ -188,12 +188,25 @@ class Benchmark:
             f"--data={_only_folder(cache / 'data')}",
             f"--tokenizer={_only_folder(cache / 'tokenizers')}",
             f"--out={out}",
-            f"--epochs={self._n_epochs}",
+            f"--settings={json.dumps(bare_settings(self._last.config))}",
         )
-        result = json.loads((out / "result.json").read_text())
-        if result["steps"] != self._steps:
-            raise BenchmarkError(f"the bare script made {result['steps']} steps, the run {self._steps}")
+        steps = json.loads((out / "result.json").read_text())["steps"]
+        if steps != self._last.outcome["result"]["step"]:
+            raise BenchmarkError(f"the bare script made {steps} steps, the run {self._last.outcome['result']['step']}")
         return seconds
+
+
+def bare_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of a run that the bare script has no other way to know."""
+    task = config["task"]
+    optimizer = {name: value for name, value in task["optimizer"].items() if name != "_target_"}
+    return {name: task["model"][name] for name in ("width", "n_layers", "dropout")} | {
+        "optimizer": optimizer,
+        "warmup_fraction": task["warmup_fraction"],
+        "batch_size": config["loader"]["batch_size"],
+        "gradient_clip_val": config["trainer"]["gradient_clip_val"],
+        "epochs": config["trainer"]["max_epochs"],
+    }
 
 
 NAMES = ("commands", "first_batch", "memory", "managers", "whole_run")
@@ -204,8 +217,10 @@ def _flat(found: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def _only_folder(parent: Path) -> Path:
-    (folder,) = [path for path in parent.iterdir() if path.is_dir()]
-    return folder
+    folders = [path for path in parent.iterdir() if path.is_dir()]
+    if len(folders) != 1:
+        raise BenchmarkError(f"{len(folders)} prepared {parent.name}: was code edited while this ran?")
+    return folders[0]
 
 
 def machine() -> dict[str, Any]:
