@@ -87,7 +87,7 @@ def test_dies_with_its_parent() -> None:
 
 
 def test_may_outlive_its_parent_for_a_while() -> None:
-    child = child_after_its_parents_death("linux.outliving_parent().__enter__()")
+    child = child_after_its_parents_death("kept = linux.outliving_parent(); kept.__enter__()")
     alive = child.is_running() and child.status() != psutil.STATUS_ZOMBIE
     child.kill()
 

@@ -144,6 +144,12 @@ def _lambda() -> Callable[[], int]:
     return lambda: 1
 
 
+def _of_local_class() -> object:
+    class Local: ...
+
+    return Local()
+
+
 def _open_file() -> object:
     return open(os.devnull)  # the test closes it
 
@@ -157,7 +163,7 @@ def _local() -> Callable[[], None]:
 THINGS: dict[str, tuple[Callable[[], Any], str]] = {
     "a lambda": (_lambda, "a lambda cannot cross; define a function at module level"),
     "a local function": (_local, "is defined inside a function; move it to module level"),
-    "a local class": (lambda: type("Local", (), {"__qualname__": "f.<locals>.Local"})(), "cannot be pickled"),
+    "a local class": (_of_local_class, "cannot be pickled"),
     "an open file": (_open_file, "an open file cannot cross; give its path and open it there"),
     "a lock": (threading.Lock, "cannot be pickled (cannot pickle '_thread.lock' object)"),
     "a generator": (_generator, "a generator belongs to the process that runs it"),

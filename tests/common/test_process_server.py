@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from project.common import process_server
+from project.common.handover import process_environ
 from tests.helpers import processes
 from tests.helpers.mains import run_main
 from tests.helpers.processes import handover_for, run_child
@@ -146,10 +147,11 @@ def test_a_child_keeps_what_imports_set_in_the_environment(package: Path) -> Non
     lines = run_main(
         """
         import sys; sys.path.insert(0, os.getcwd())
+        from project.common.handover import process_environ
         from tests.helpers.processes import handover_for, run_child, send_facts
         report()
         _, messages = run_child(send_facts, handover_for("forkserver"))
-        print(messages["facts"]["environ"].get("SET_BY_IMPORT"), process_server.differing_variables(os.environ))
+        print(messages["facts"]["environ"].get("SET_BY_IMPORT"), process_server.differing_variables(process_environ()))
         process_server.stop()
         """,
         ("sets",),
@@ -159,10 +161,10 @@ def test_a_child_keeps_what_imports_set_in_the_environment(package: Path) -> Non
 
 
 def test_names_variables_that_are_read_at_import_and_differ(served: int) -> None:
-    environ = dict(os.environ) | {"OMP_NUM_THREADS": "7", "HF_HOME": "/elsewhere", "LR": "1"}
+    environ = process_environ() | {"OMP_NUM_THREADS": "7", "HF_HOME": "/elsewhere", "LR": "1"}
 
     assert process_server.differing_variables(environ) == ["HF_HOME", "OMP_NUM_THREADS"]
-    assert process_server.differing_variables(os.environ) == []
+    assert process_server.differing_variables(process_environ()) == []
 
 
 def test_thread_counts_are_set_by_call(served: int) -> None:

@@ -191,25 +191,29 @@ def test_a_message_of_a_child_arrives_with_its_kind(start_method: str, tmp_path:
 
 
 MAIN = """
-import sys, time
+import sys
 from pathlib import Path
-from project.common import logs, process_server, stop
-from project.common.identity import Role
+from project.common import process_server, stop
 from project.common.signals import SignalNotes
 from project.common.supervision import Supervisor, start_child
 from tests.helpers import processes
 
-if __name__ == "__main__":
-    method, folder, target = sys.argv[1:]
-    with SignalNotes(deadline_s=4.0):
-        if method == "forkserver":
-            process_server.start(())
-            process_server.wait_until_ready()
-        handover = processes.handover_for(method, Path(folder))
-        child = start_child(processes.start_ranks, handover, args=(2, folder, getattr(processes, target)))
-        Supervisor([child]).run()
-        process_server.stop()
+def work(method, folder, target):
+    if method == "forkserver":
+        process_server.start(())
+        process_server.wait_until_ready()
+    handover = processes.handover_for(method, Path(folder))
+    child = start_child(processes.start_ranks, handover, args=(2, folder, getattr(processes, target)))
+    Supervisor([child]).run()
     print("ended:", child.how_it_ended())
+
+if __name__ == "__main__":
+    with SignalNotes(deadline_s=4.0):
+        try:
+            work(*sys.argv[1:])
+        except stop.StopRequested as stopped:
+            print("stopped:", stopped)
+        process_server.stop()
     sys.exit(stop.stop_request().exit_code if stop.stop_request() else 1)
 """
 
@@ -264,7 +268,7 @@ def test_a_lost_server_is_told_apart_from_a_dead_child(tmp_path: Path) -> None:
     script = tmp_path / "main.py"
     script.write_text(
         MAIN.replace('print("ended:"', 'print("lost:", watch.server_lost, "ended:"').replace(
-            "        Supervisor([child]).run()", "        watch = Supervisor([child])\n        watch.run()"
+            "    Supervisor([child]).run()", "    watch = Supervisor([child])\n    watch.run()"
         )
     )
     with running(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from project.common import process_entry, stop
-from project.common.handover import Handover, handed_config, inherited_identity, own_handover
+from project.common.handover import Handover, handed_config, inherited_identity, own_handover, process_environ
 from project.common.identity import Identity, Role, current_identity
 from project.common.managed_process import ManagedContext, ManagedProcess
 from project.common.supervision import Child, Supervisor, start_child
@@ -25,7 +25,7 @@ def handover_for(method: str, run_dir: Path | None = None, *, role: Role = Role.
     """What a child of a test is given."""
     place = {name: more.pop(name) for name in ("rank", "world_size", "trial") if name in more}
     identity = Identity(role=role, run_dir=None if run_dir is None else str(run_dir), **place)
-    return Handover(identity=identity, start_method=method, environ=more.pop("environ", dict(os.environ)), **more)
+    return Handover(identity=identity, start_method=method, environ=more.pop("environ", process_environ()), **more)
 
 
 def run_child(target: Callable[..., Any], handover: Handover, *args: Any) -> tuple[Child, dict[str, Any]]:
