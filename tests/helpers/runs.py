@@ -67,7 +67,9 @@ def wait_for_step(tree: Tree, folder: Path, step: int = 1) -> dict[str, ProcessR
         folders = list((folder / "runs").glob("*/*"))
         records = {r.identity.label: r for r in read_run(folders[0]) if r.key.is_alive()} if folders else {}
         ranks = [record for label, record in records.items() if label.startswith("rank") and "-" not in label]
-        has_come = [((record.heartbeat or {}).get("step") or 0) >= step for record in ranks]
+        has_come = [
+            record.state == "training" and ((record.heartbeat or {}).get("step") or 0) >= step for record in ranks
+        ]
         return records if len(has_come) == max(1, _n_ranks(records)) and all(has_come) else None
 
     return until(ready, START_S, what=f"step {step} of every rank\n{tree.text}")
