@@ -19,6 +19,7 @@ from datasets import Dataset
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Sampler
 from torchmetrics.classification import MulticlassAccuracy
 from transformers import (
@@ -98,11 +99,13 @@ class Classifier(pl.LightningModule):
         self.val_acc = MulticlassAccuracy(num_classes=n_labels, average="micro")
         self.test_acc = MulticlassAccuracy(num_classes=n_labels, average="micro")
         self.optimizer_settings = settings["optimizer"]
+        self.label_smoothing = settings["label_smoothing"]
         self.warmup_fraction = settings["warmup_fraction"]
         self.n_steps = n_steps
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        loss: Tensor = self.model(**batch).loss
+        logits = self.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        loss = cross_entropy(logits, batch["labels"], label_smoothing=self.label_smoothing)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=len(batch["labels"]))
         return loss
 

@@ -203,6 +203,7 @@ def bare_settings(config: dict[str, Any]) -> dict[str, Any]:
     return {name: task["model"][name] for name in ("width", "n_layers", "dropout")} | {
         "optimizer": optimizer,
         "warmup_fraction": task["warmup_fraction"],
+        "label_smoothing": task["label_smoothing"],
         "batch_size": config["loader"]["batch_size"],
         "gradient_clip_val": config["trainer"]["gradient_clip_val"],
         "epochs": config["trainer"]["max_epochs"],

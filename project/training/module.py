@@ -28,7 +28,7 @@ class Module(LightningModule):
         scheduler: Node of a schedule, stepped with the optimizer, or None for a constant rate. The number of steps and
             the warm-up reach it under the names that it has for them.
         warmup_fraction: Share of all steps in which the learning rate rises; None leaves it to the schedule.
-        label_smoothing: Share of each training target that is spread over all classes; 0 trains on the model's own loss.
+        label_smoothing: Share of a training target that is spread over all classes; 0: the model's own loss.
         n_labels: Classes, for the metrics; None when rows have no label.
         total_steps: Optimizer steps of the whole training; None when there is no end to them.
 
@@ -70,9 +70,7 @@ class Module(LightningModule):
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         outputs = self._step(batch, self.train_metrics)
         if self._label_smoothing:
-            return nn.functional.cross_entropy(
-                outputs.logits, batch["labels"], label_smoothing=self._label_smoothing
-            )
+            return nn.functional.cross_entropy(outputs.logits, batch["labels"], label_smoothing=self._label_smoothing)
         loss: Tensor = outputs.loss
         return loss
 
