@@ -191,7 +191,6 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, checkpoint: by
 
 
 def test_a_new_run_starts_from_a_good_checkpoint(tmp_path: Path, checkpoint: bytes) -> None:
-    """The other side of the two refusals above."""
     path = tmp_path / "good.ckpt"
     path.write_bytes(checkpoint)
 
@@ -246,7 +245,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="mounts")
 def test_a_disk_that_fills_up_while_saving_is_named(tmp_path: Path, small_disk: Path) -> None:
     config = tiny_config(
         tmp_path, *QUICK, f"paths.runs_dir={small_disk}/runs", "task.model.width=128", "task.model.n_layers=2"
