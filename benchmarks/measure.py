@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import yaml
 
-from project.common.identity import Role
 from project.common.process_registry import ProcessRecord, read_run
+from project.common.processes.identity import Role
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 1800.0

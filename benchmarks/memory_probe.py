@@ -15,13 +15,14 @@ from typing import Any
 import psutil
 import yaml
 
-from project.common import process_entry, process_server, process_state
-from project.common.handover import Handover, own_handover
-from project.common.identity import Identity, Role, current_identity
-from project.common.managed_process import ManagedContext
+from project.common import process_state
 from project.common.managers import get_data_manager
 from project.common.managers.process_init import ensure_process_initialized
-from project.common.supervision import Child, Supervisor, start_child
+from project.common.processes import process_entry, process_server
+from project.common.processes.handover import Handover, own_handover
+from project.common.processes.identity import Identity, Role, current_identity
+from project.common.processes.managed_process import ManagedContext
+from project.common.processes.supervision import Child, Supervisor, start_child
 from project.training.workers import start_worker
 
 MB = 2**20
@@ -103,7 +104,7 @@ def run_child(target: Any, identity: Identity, send: Any) -> None:
 
 def measure(run_dir: Path, method: str) -> dict[str, dict[str, float]]:
     """Starts the tree by `method` with the configuration of a finished run; returns each role's memory."""
-    from project.common.handover import set_handover
+    from project.common.processes.handover import set_handover
 
     config = yaml.safe_load((run_dir / "config.yaml").read_text())
     identity = Identity(role=Role.MAIN, run_dir=str(run_dir))

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from project.common.errors import CheckpointError, ConfigError, ProjectError
-from project.common.signals import SignalNotes
-from project.common.stop import StopRequested
+from project.common.processes.signals import SignalNotes
+from project.common.processes.stop import StopRequested
 
 USAGE = """usage: python eval.py ckpt=PATH [split=test] [key=value ...]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import project
 from project.common.errors import ConfigError
-from project.common.identity import Role
 from project.common.manager_graph import ManagerGraph, ManagerNode
 from project.common.plain_config import as_plain
+from project.common.processes.identity import Role
 
 _BOX_W, _BOX_H, _GAP_X, _GAP_Y, _MARGIN = 150, 44, 30, 56, 20
 _ROLES = tuple(role for role in Role if role is not Role.SERVER)

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from project.common import process_server, stop
 from project.common.errors import ProjectError
-from project.common.signals import SignalNotes
+from project.common.processes import process_server, stop
+from project.common.processes.signals import SignalNotes
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

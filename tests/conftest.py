@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from project.common import process_server
+from project.common.processes import process_server
 from tests.helpers import guards, tree
 
 pytest_plugins = ["pytester"]

@@ -9,8 +9,8 @@ import pytest
 from benchmarks import startup
 from benchmarks.measure import BenchmarkError, Place, first_batch_s, medians, require_method
 from benchmarks.startup import Benchmark, Row, bare_settings, measure_all, print_table, write_results
-from project.common.identity import Identity, ProcessKey, Role
 from project.common.process_registry import ProcessRecord
+from project.common.processes.identity import Identity, ProcessKey, Role
 
 FACTS = {"cores": 2, "memory_gb": 8, "load": 0.1, "versions": {}}
 

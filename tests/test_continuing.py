@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from project.common.checkpoint_file import load_checkpoint_file
+from project.common.files.checkpoint_file import load_checkpoint_file
 from project.training.launch import run
 from tests.helpers.training import equal, tiny_config, with_probe
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from project.common import handover, process_registry, stop
-from project.common.identity import Identity, Role, set_identity
+from project.common import process_registry
+from project.common.processes import handover, stop
+from project.common.processes.identity import Identity, Role, set_identity
 from tests.helpers import guards, tree
 from tests.helpers.waiting import until
 

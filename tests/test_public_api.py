@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from project.common import stop
-from project.common.handover import inherited_identity
-from project.common.identity import current_identity
+from project.common.processes import stop
+from project.common.processes.handover import inherited_identity
+from project.common.processes.identity import current_identity
 from project.training.launch import run
 from tests.helpers.processes import put_inherited
 from tests.helpers.runs import started

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from project.common.errors import CheckpointError, ConfigError, DataError, ProjectError
-from project.common.layout import RunLayout
+from project.common.files.layout import RunLayout
 from project.training.launch import run
 from tests.helpers import managers as doubles
 from tests.helpers.training import ROOT, TINY, compose, tiny_config

@@ -14,8 +14,8 @@ import psutil
 import pytest
 import yaml
 
-from project.common.checkpoint_file import load_checkpoint_file
-from project.common.layout import RunLayout
+from project.common.files.checkpoint_file import load_checkpoint_file
+from project.common.files.layout import RunLayout
 from project.common.process_registry import ProcessRecord, read_run
 from tests.helpers.runs import outcome, run_folder, started, tiny, trivial, wait_for_step
 from tests.helpers.training import ROOT

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 
-from project.common.stop import StopRequested, stop_request
+from project.common.processes.stop import StopRequested, stop_request
 
 logger = logging.getLogger(__name__)
 

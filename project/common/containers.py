@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from project.common.closing import Closer
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
-from project.common.identity import Identity
 from project.common.manager_graph import ManagerGraph, ManagerNode
 from project.common.plain_config import as_plain
+from project.common.processes.identity import Identity
 from project.common.signatures import HYDRA_KEYS, suggest
 from project.common.whitelist import instantiate, refuse_harmful
 

@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from project.common.errors import ConfigError
-from project.common.identity import Role
+from project.common.processes.identity import Role
 from project.common.signatures import HYDRA_KEYS, misfits, suggest
 from project.common.whitelist import authorize
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from project.common import linux
-from project.common.atomic import write_json
-from project.common.identity import Identity, ProcessKey, Role
-from project.common.layout import RunLayout
-from project.common.outcome import Outcome
+from project.common.files.atomic import write_json
+from project.common.files.layout import RunLayout
+from project.common.processes import linux
+from project.common.processes.identity import Identity, ProcessKey, Role
+from project.common.processes.outcome import Outcome
 
 log = logging.getLogger(__name__)
 

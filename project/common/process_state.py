@@ -7,12 +7,12 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from project.common import handover
 from project.common.containers import Container
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
-from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.manager_graph import parse_roles
 from project.common.plain_config import as_plain, differences
+from project.common.processes import handover
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 
 logger = logging.getLogger(__name__)
 

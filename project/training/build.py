@@ -8,7 +8,7 @@ from typing import Any
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import Logger
 
-from project.common.identity import Identity
+from project.common.files.secrets import mask_config
 from project.common.managers import (
     get_amp_manager,
     get_cuda_manager,
@@ -17,7 +17,7 @@ from project.common.managers import (
     get_model_manager,
     get_tokenizer_manager,
 )
-from project.common.secrets import mask_config
+from project.common.processes.identity import Identity
 from project.common.whitelist import instantiate
 from project.training.checkpoint import ManagedCheckpointIO
 from project.training.environment import RankEnvironment, RankStrategy

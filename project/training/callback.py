@@ -11,7 +11,7 @@ from project.common.errors import ProjectError
 from project.common.managers import get_metrics_manager
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
-from project.common.stop import StopRequest, StopRequested, raise_if_stop_requested, stop_request
+from project.common.processes.stop import StopRequest, StopRequested, raise_if_stop_requested, stop_request
 from project.training.agreement import Agreement
 from project.training.checkpoint import Checkpoints, ends_epoch, is_accumulating, may_save
 from project.training.rng import seed_process

@@ -13,8 +13,8 @@ import torch.distributed as dist
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
-from project.common.atomic import TEMPORARY_MARK
 from project.common.errors import CheckpointError
+from project.common.files.atomic import TEMPORARY_MARK
 from project.common.managers import get_directory_manager, get_model_manager
 from project.common.managers.metrics import unknown_metric
 from project.common.process_registry import set_state

@@ -6,11 +6,11 @@ from typing import Any, cast
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
+from project.common.data.samplers import EpochBatchSampler
 from project.common.errors import DataError
-from project.common.identity import current_identity
-from project.common.managed_process import ManagedContext
 from project.common.managers import get_batch_manager, get_cuda_manager, get_data_manager
-from project.common.samplers import EpochBatchSampler
+from project.common.processes.identity import current_identity
+from project.common.processes.managed_process import ManagedContext
 from project.training.checkpoint import position
 from project.training.rng import generator
 from project.training.workers import start_worker

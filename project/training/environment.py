@@ -12,8 +12,8 @@ import torch.distributed as dist
 from lightning.fabric.plugins.environments import ClusterEnvironment
 from lightning.pytorch.strategies import DDPStrategy
 
-from project.common.identity import Identity
-from project.common.layout import RunLayout
+from project.common.files.layout import RunLayout
+from project.common.processes.identity import Identity
 
 log = logging.getLogger(__name__)
 

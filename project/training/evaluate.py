@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from project.common.atomic import atomic_file
-from project.common.checkpoint_file import load_checkpoint_file
 from project.common.config_check import check_heavy, check_light
 from project.common.errors import CheckpointError, ConfigError, DataError
-from project.common.identity import Identity, Role, current_identity, set_identity
+from project.common.files.atomic import atomic_file
+from project.common.files.checkpoint_file import load_checkpoint_file
 from project.common.managers import (
     cleanup_managers,
     get_data_manager,
@@ -19,6 +18,7 @@ from project.common.managers import (
     get_tokenizer_manager,
     initialize_factory,
 )
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.training.build import make_module, make_trainer, quiet_libraries
 from project.training.callback import ProcessCallback
 from project.training.datamodule import DataModule

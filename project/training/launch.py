@@ -9,15 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from project.common import logs, process_registry, process_server, signals, stop
+from project.common import process_registry
 from project.common.config_check import check_light
 from project.common.errors import ChildFailedError, ConfigError, ProcessServerError, ProjectError
-from project.common.handover import Handover, process_environ, share_identity
-from project.common.identity import Identity, ProcessKey, Role, current_identity, set_identity
-from project.common.outcome import Outcome, Status, outcome_of, refusal_in
+from project.common.files.run_folder import RunFolder, choose_run_folder
 from project.common.plain_config import as_plain
-from project.common.run_folder import RunFolder, choose_run_folder
-from project.common.supervision import Child, Supervisor, end_subtree, start_child
+from project.common.processes import logs, process_server, signals, stop
+from project.common.processes.handover import Handover, process_environ, share_identity
+from project.common.processes.identity import Identity, ProcessKey, Role, current_identity, set_identity
+from project.common.processes.outcome import Outcome, Status, outcome_of, refusal_in
+from project.common.processes.supervision import Child, Supervisor, end_subtree, start_child
 from project.training import report
 from project.training.trial import check_config, run_trial
 

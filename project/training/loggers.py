@@ -8,7 +8,7 @@ from typing import Any
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from project.common.atomic import atomic_file
+from project.common.files.atomic import atomic_file
 from project.common.managers import get_directory_manager, get_metrics_manager, get_wandb_manager
 from project.common.managers.metrics import read_history
 

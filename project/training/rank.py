@@ -8,7 +8,6 @@ from typing import Any
 
 from lightning.pytorch.callbacks import EarlyStopping
 
-from project.common.identity import Identity, current_identity
 from project.common.managers import (
     get_batch_manager,
     get_cuda_manager,
@@ -20,7 +19,8 @@ from project.common.managers import (
 )
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
-from project.common.stop import StopRequested, raise_if_stop_requested
+from project.common.processes.identity import Identity, current_identity
+from project.common.processes.stop import StopRequested, raise_if_stop_requested
 from project.common.whitelist import instantiate
 from project.training.build import make_loggers, make_module, make_trainer, quiet_libraries
 from project.training.callback import STEP_METRICS, ProcessCallback

@@ -6,12 +6,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from project.common import timeline
-from project.common.atomic import atomic_file, write_json
-from project.common.layout import RunLayout
-from project.common.outcome import Outcome, Status
+from project.common.files.atomic import atomic_file, write_json
+from project.common.files.layout import RunLayout
+from project.common.files.secrets import mask_config, mask_override
 from project.common.process_registry import read_run
-from project.common.secrets import mask_config, mask_override
+from project.common.processes import timeline
+from project.common.processes.outcome import Outcome, Status
 
 PACKAGES = ("torch", "lightning", "transformers", "datasets", "hydra-core", "omegaconf", "optuna", "wandb")
 

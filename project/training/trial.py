@@ -4,14 +4,15 @@ import logging
 import os
 from typing import Any
 
-from project.common import process_entry, process_registry, stop
+from project.common import process_registry
 from project.common.errors import ChildFailedError, ConfigError
-from project.common.handover import Handover, own_handover, set_handover
-from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers import get_cuda_manager
 from project.common.managers.process_init import ensure_process_initialized
-from project.common.outcome import Status, refusal_in
-from project.common.supervision import Child, Supervisor, start_child
+from project.common.processes import process_entry, stop
+from project.common.processes.handover import Handover, own_handover, set_handover
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
+from project.common.processes.outcome import Status, refusal_in
+from project.common.processes.supervision import Child, Supervisor, start_child
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """What a DataLoader's worker runs first. Nothing heavy is imported here: every worker imports this module."""
 
-from project.common.handover import handed_config
-from project.common.identity import current_identity
 from project.common.managers.process_init import ensure_process_initialized
+from project.common.processes.handover import handed_config
+from project.common.processes.identity import current_identity
 from project.training.rng import seed_process
 
 

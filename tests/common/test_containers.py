@@ -11,8 +11,8 @@ import pytest
 
 from project.common.containers import Container
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
-from project.common.identity import Identity, Role
-from project.common.stop import StopRequested
+from project.common.processes.identity import Identity, Role
+from project.common.processes.stop import StopRequested
 from project.common.whitelist import ALLOW_VARIABLE
 from tests.helpers import managers as doubles
 from tests.helpers.managers import config_of

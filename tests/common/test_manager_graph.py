@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from project.common.identity import Role
 from project.common.manager_graph import ManagerGraph
+from project.common.processes.identity import Role
 from project.common.whitelist import ALLOW_VARIABLE
 from tests.helpers import managers as doubles
 from tests.helpers.managers import config_of

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from project.common import process_registry
-from project.common.identity import Identity, ProcessKey, Role
-from project.common.outcome import outcome_of
 from project.common.process_registry import ProcessRecord
+from project.common.processes.identity import Identity, ProcessKey, Role
+from project.common.processes.outcome import outcome_of
 from tests.helpers import processes
 from tests.helpers.processes import handover_for
 from tests.helpers.waiting import until

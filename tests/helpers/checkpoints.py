@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from project.common.checkpoint_file import save_checkpoint_file
+from project.common.files.checkpoint_file import save_checkpoint_file
 
 
 class Custom:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from project.common.identity import Identity, Role, set_identity
+from project.common.data.rows import ArrowRows
+from project.common.data.samplers import BatchPlan, EpochBatchSampler
 from project.common.managers.data import DataManager
 from project.common.managers.directory import DirectoryManager
 from project.common.managers.tokenizer import TokenizerManager
-from project.common.rows import ArrowRows
-from project.common.samplers import BatchPlan, EpochBatchSampler
+from project.common.processes.identity import Identity, Role, set_identity
 from project.common.whitelist import ALLOW_VARIABLE
 
 TRAIN = {"_target_": "project.tasks.tokenizers.train_wordpiece", "vocab_size": 120, "min_frequency": 1}

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from project.common.device_leases import DeviceLeases
+from project.common.devices.device_leases import DeviceLeases
 
 
 def hold_lease(pool: list[str], per_trial: int, folder: Path, report: Path) -> None:

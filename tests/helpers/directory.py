@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from project.common.once import create_once
+from project.common.files.once import create_once
 
 
 def build_slowly(target: Path) -> None:

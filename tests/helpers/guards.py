@@ -16,8 +16,9 @@ from typing import Any
 
 import psutil
 
-from project.common import handover, mp_internals, process_registry, process_server, stop
-from project.common.identity import current_identity
+from project.common import process_registry
+from project.common.processes import handover, mp_internals, process_server, stop
+from project.common.processes.identity import current_identity
 from tests.helpers.tree import descendants
 
 SETTLE_S = 3.0

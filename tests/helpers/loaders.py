@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from project.common import process_entry, worker_watch
-from project.common.identity import current_identity
-from project.common.managed_process import ManagedContext
+from project.common.processes import process_entry, worker_watch
+from project.common.processes.identity import current_identity
+from project.common.processes.managed_process import ManagedContext
 from tests.helpers import probe
 
 

@@ -10,7 +10,7 @@ from tests.helpers.tree import ROOT
 # A main of its own: the session's server must stay as it is. `%s` are module names to preload.
 MAIN = """
 import json, os, sys, time
-from project.common import process_server
+from project.common.processes import process_server
 from project.common.errors import ProcessServerError
 
 def report():

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 
 from project.common import managers
 from project.common.errors import ProjectError
-from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers.base import BaseManager, BaseProcessManager, ThreadLocal
 from project.common.managers.process_init import ensure_process_initialized
-from project.common.stop import StopRequest, StopRequested
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
+from project.common.processes.stop import StopRequest, StopRequested
 from project.common.whitelist import allow_targets
 
 ALLOWED = "tests.helpers.*"

@@ -8,9 +8,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from project.common.identity import Identity, Role, set_identity
 from project.common.managers.directory import DirectoryManager
 from project.common.managers.metrics import MetricsManager
+from project.common.processes.identity import Identity, Role, set_identity
 
 ACCURACY = {"_target_": "torchmetrics.classification.MulticlassAccuracy", "average": "micro"}
 Child = Callable[[MetricsManager, Path, int], Any]

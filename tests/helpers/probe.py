@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from project.common.identity import current_identity
+from project.common.processes.identity import current_identity
 
 
 class ProbeError(Exception):

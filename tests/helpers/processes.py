@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from project.common import process_entry, stop
-from project.common.handover import Handover, handed_config, inherited_identity, own_handover, process_environ
-from project.common.identity import Identity, Role, current_identity
-from project.common.managed_process import ManagedContext, ManagedProcess
-from project.common.supervision import Child, Supervisor, start_child
+from project.common.processes import process_entry, stop
+from project.common.processes.handover import Handover, handed_config, inherited_identity, own_handover, process_environ
+from project.common.processes.identity import Identity, Role, current_identity
+from project.common.processes.managed_process import ManagedContext, ManagedProcess
+from project.common.processes.supervision import Child, Supervisor, start_child
 
 log = logging.getLogger("project.tests")
 

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 from lightning.pytorch.callbacks import Callback
 
-from project.common.layout import RunLayout
+from project.common.files.layout import RunLayout
 from project.common.process_registry import ProcessRecord, read_run
 from tests.helpers.training import ROOT, TINY, write_data
 from tests.helpers.tree import Tree, running

@@ -45,7 +45,7 @@ HARMFUL = (
     "transformers.AutoModel.from_pretrained",
     "transformers.dynamic_module_utils.get_class_from_dynamic_module",
     "datasets.Dataset.map",
-    "project.common.process_entry.enter_early",
+    "project.common.processes.process_entry.enter_early",
     "project.graph.main",
     # through what is allowed
     "torch.nn.modules.module.torch.load",

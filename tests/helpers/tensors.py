@@ -10,7 +10,7 @@ def share_under_a_limit(soft: int, hard: int, report: Path) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     import torch.multiprocessing
 
-    from project.common.shared_memory import apply_sharing
+    from project.common.devices.shared_memory import apply_sharing
 
     sharing = apply_sharing()
     report.write_text(

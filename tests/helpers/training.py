@@ -9,14 +9,14 @@ from typing import Any
 
 from lightning.pytorch.callbacks import Callback
 
-from project.common import process_entry, stop
-from project.common.checkpoint_file import load_checkpoint_file
-from project.common.handover import Handover, own_handover
-from project.common.identity import Identity, Role
-from project.common.layout import RunLayout
-from project.common.managed_process import ManagedProcess
+from project.common.files.checkpoint_file import load_checkpoint_file
+from project.common.files.layout import RunLayout
 from project.common.managers.metrics import read_history
-from project.common.supervision import Child, start_child
+from project.common.processes import process_entry, stop
+from project.common.processes.handover import Handover, own_handover
+from project.common.processes.identity import Identity, Role
+from project.common.processes.managed_process import ManagedProcess
+from project.common.processes.supervision import Child, start_child
 from tests.helpers import probe
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from project.common.identity import Identity, Role, set_identity
 from project.common.managers.directory import DirectoryManager
 from project.common.managers.metrics import MetricsManager
 from project.common.managers.wandb import WandbManager
+from project.common.processes.identity import Identity, Role, set_identity
 
 
 def manager(run_dir: Path, **options: Any) -> WandbManager:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from project.common.atomic import write_json
 from project.common.errors import ConfigError
+from project.common.files.atomic import write_json
 from project.eval import find_checkpoint
 from project.training.evaluate import apply_overrides, references
 from tests.helpers.training import Run, tiny_config, train

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from project.common import process_state
-from project.common.identity import Identity, Role, current_identity
+from project.common.processes.identity import Identity, Role, current_identity
 
 if TYPE_CHECKING:
     from project.common.managers.amp import AMPManager

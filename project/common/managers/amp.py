@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from project.common.errors import ConfigError
-from project.common.identity import Role
 from project.common.managers.base import BaseManager, Health, ThreadLocal
+from project.common.processes.identity import Role
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn, Self, SupportsIndex
 
 from project.common.containers import building_identity
 from project.common.errors import ProcessBoundaryError
-from project.common.identity import Identity, Role, current_identity
+from project.common.processes.identity import Identity, Role, current_identity
 
 _REMEDY = "hand over the configuration, and call ensure_process_initialized(config) there first"
 

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from project.common.collate import Collate, split_batch
+from project.common.data.collate import Collate, split_batch
+from project.common.data.samplers import LAST_BATCH, BatchPlan, EpochBatchSampler, EvalBatchSampler
 from project.common.errors import ConfigError, DataError
-from project.common.identity import Role
 from project.common.managers.base import BaseManager, ThreadLocal
-from project.common.samplers import LAST_BATCH, BatchPlan, EpochBatchSampler, EvalBatchSampler
+from project.common.processes.identity import Role
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,12 +6,12 @@ import platform
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from project.common import devices
-from project.common.device_leases import DeviceLeases
-from project.common.devices import Device
+from project.common.devices import inventory
+from project.common.devices.device_leases import DeviceLeases
+from project.common.devices.inventory import Device
 from project.common.errors import ConfigError, ProcessBoundaryError
-from project.common.identity import Role
 from project.common.managers.base import BaseProcessManager, Health
+from project.common.processes.identity import Role
 
 if TYPE_CHECKING:
     import torch
@@ -127,7 +127,7 @@ class CUDAManager(BaseProcessManager):
 
     def inventory(self) -> list[Device]:
         """Visible NVIDIA devices as the driver knows them; CUDA is not initialised by asking."""
-        return devices.visible(devices.nvml_devices(), os.environ)
+        return inventory.visible(inventory.nvml_devices(), os.environ)
 
     def n_devices(self, requested: int | str | Sequence[int] | None = None) -> int:
         """How many devices `requested` (None: as configured) means here.
@@ -146,7 +146,7 @@ class CUDAManager(BaseProcessManager):
 
     def show_only(self, names: Iterable[str]) -> None:
         """Lets this process see just these devices; refused when CUDA is initialised already."""
-        devices.show_only(names)
+        inventory.show_only(names)
 
     def memory_stats(self) -> dict[str, float]:
         """Megabytes in use: of this process (`rss_mb`) and on its device."""
@@ -216,7 +216,7 @@ class CUDAManager(BaseProcessManager):
         return self._checked(requested)[0]
 
     def _checked(self, requested: int | str | Sequence[int] | None = None) -> tuple[list[int], str | None]:
-        return devices.check_devices(
+        return inventory.check_devices(
             self._asked_devices if requested is None else requested,
             accelerator=self.accelerator,
             n_available=self._n_cuda() if self.accelerator == "cuda" else 1,

@@ -7,12 +7,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from project.common import data_files, data_prepare, data_schema, data_sources, fingerprints, rows, stop
-from project.common.data_schema import Columns, Row
+from project.common.data import data_files, data_prepare, data_schema, data_sources, rows
+from project.common.data.data_schema import Columns, Row
+from project.common.data.rows import ArrowRows, Transform
 from project.common.errors import ConfigError, DataError
-from project.common.identity import Role
+from project.common.files import fingerprints
 from project.common.managers.base import BaseProcessManager, Health
-from project.common.rows import ArrowRows, Transform
+from project.common.processes import stop
+from project.common.processes.identity import Role
 from project.common.whitelist import instantiate
 
 if TYPE_CHECKING:

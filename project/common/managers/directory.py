@@ -13,11 +13,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from project.common import atomic, disk, handover, once
 from project.common.errors import ConfigError, NotInitializedError
-from project.common.identity import Role, current_identity, set_identity
-from project.common.layout import RunLayout
+from project.common.files import atomic, disk, once
+from project.common.files.layout import RunLayout
 from project.common.managers.base import BaseProcessManager, Health
+from project.common.processes import handover
+from project.common.processes.identity import Role, current_identity, set_identity
 
 log = logging.getLogger(__name__)
 

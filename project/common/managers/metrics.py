@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from project.common.atomic import atomic_file, write_json
 from project.common.errors import ConfigError
-from project.common.identity import Role
+from project.common.files.atomic import atomic_file, write_json
 from project.common.managers.base import BaseProcessManager
+from project.common.processes.identity import Role
 from project.common.whitelist import instantiate
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from project.common.atomic import TEMPORARY_MARK
-from project.common.checkpoint_file import is_intact, load_checkpoint_file, save_checkpoint_file
 from project.common.errors import CheckpointError, ConfigError
-from project.common.identity import Role
+from project.common.files.atomic import TEMPORARY_MARK
+from project.common.files.checkpoint_file import is_intact, load_checkpoint_file, save_checkpoint_file
 from project.common.managers.base import BaseProcessManager, Health
+from project.common.processes.identity import Role
 from project.common.whitelist import instantiate
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 
 from project.common import process_state
 from project.common.errors import NotInitializedError
-from project.common.identity import Identity, Role, current_identity
+from project.common.processes.identity import Identity, Role, current_identity
 
 
 def ensure_process_initialized(config: Mapping[str, Any] | None = None, *, role: Role | str | None = None) -> None:
@@ -37,7 +37,7 @@ def _find_identity(role: Role | None) -> Identity:
 
 
 def _handed_config() -> Mapping[str, Any]:
-    from project.common import handover
+    from project.common.processes import handover
 
     config = handover.handed_config()
     if config is None:
@@ -48,6 +48,6 @@ def _handed_config() -> Mapping[str, Any]:
 
 
 def _inherited_identity() -> Identity | None:
-    from project.common import handover
+    from project.common.processes import handover
 
     return handover.inherited_identity()

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from project.common import leaks, shared_memory
+from project.common.devices import leaks, shared_memory
+from project.common.devices.nested import map_leaves
 from project.common.errors import ConfigError
-from project.common.identity import Role
 from project.common.managers.base import BaseManager, Health, ThreadLocal
-from project.common.nested import map_leaves
+from project.common.processes.identity import Role
 
 if TYPE_CHECKING:
     import torch

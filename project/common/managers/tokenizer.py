@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from project.common import fingerprints, stop, tokenizer_files
+from project.common.data import tokenizer_files
 from project.common.errors import ConfigError, NotInitializedError
-from project.common.identity import Role
+from project.common.files import fingerprints
 from project.common.managers.base import BaseProcessManager, Health, ThreadLocal
+from project.common.processes import stop
+from project.common.processes.identity import Role
 from project.common.whitelist import instantiate
 
 if TYPE_CHECKING:

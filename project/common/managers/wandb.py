@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from project.common.errors import ConfigError
-from project.common.handover import handed_config
-from project.common.identity import Role
+from project.common.files.secrets import mask_config
 from project.common.managers.base import BaseProcessManager, Health
-from project.common.secrets import mask_config
+from project.common.processes.handover import handed_config
+from project.common.processes.identity import Role
 
 if TYPE_CHECKING:
     from project.common.managers.directory import DirectoryManager

@@ -9,9 +9,9 @@ import torch
 from lightning.pytorch import Trainer
 
 from project.common.errors import ConfigError
-from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers.amp import AMPManager, choose_precision
 from project.common.managers.cuda import CUDAManager
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from project.common.errors import ProcessBoundaryError
-from project.common.identity import Identity, Role, set_identity
 from project.common.managers.base import Health, ThreadLocal
+from project.common.processes.identity import Identity, Role, set_identity
 from tests.helpers.managers import Ground, House
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from project.common.collate import Collate, split_batch
+from project.common.data.collate import Collate, split_batch
 from project.common.errors import ConfigError, DataError
 from project.common.managers.batch import BatchManager
 from tests.helpers.data import tokenizer_manager, word_rows

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from project.common import devices
-from project.common.devices import Device
+from project.common.devices import inventory
+from project.common.devices.inventory import Device
 from project.common.errors import ConfigError, ProcessBoundaryError
-from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers.cuda import CUDAManager
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 
 OLD_AND_NEW = [
     Device(index=0, uuid="GPU-a", name="old", total_mb=10, free_mb=5, capability=(7, 5)),
@@ -30,7 +30,7 @@ def rank_process() -> Iterator[None]:
 def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver's answer, for what is decided from it in processes that never touch CUDA."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(devices, "nvml_devices", lambda: OLD_AND_NEW)
+    monkeypatch.setattr(inventory, "nvml_devices", lambda: OLD_AND_NEW)
 
 
 def test_computes_on_the_cpu_when_asked_to() -> None:

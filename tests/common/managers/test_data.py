@@ -12,8 +12,8 @@ import pytest
 from datasets import Dataset
 
 from project.common.errors import ConfigError, DataError
-from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers.data import DataManager
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.common.whitelist import ALLOW_VARIABLE
 from tests.helpers.data import (
     HELPERS,

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from project.common import disk, handover, once, stop
-from project.common.disk import DiskSpaceError
 from project.common.errors import ConfigError, NotInitializedError, ProjectError
-from project.common.identity import Identity, Role, current_identity, set_identity
+from project.common.files import disk, once
+from project.common.files.disk import DiskSpaceError
 from project.common.managers.directory import DirectoryManager
+from project.common.processes import handover, stop
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from tests.helpers.directory import build_slowly, make_with_others
 
 LIMIT_S = 60.0

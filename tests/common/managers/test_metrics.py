@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from project.common.errors import ConfigError
-from project.common.identity import Identity, Role, set_identity
 from project.common.managers.directory import DirectoryManager
 from project.common.managers.metrics import Best, MetricsManager, read_history
+from project.common.processes.identity import Identity, Role, set_identity
 from tests.helpers.metrics import ACCURACY, averages, log_and_die, run_children
 
 NAN, INF = float("nan"), float("inf")

@@ -13,8 +13,8 @@ import pytest
 import project
 from project.common import managers
 from project.common.errors import ConfigError, NotInitializedError
-from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers.process_init import ensure_process_initialized
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.common.whitelist import ALLOW_VARIABLE
 from tests.helpers import managers as doubles
 from tests.helpers.managers import config_of

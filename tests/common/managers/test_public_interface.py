@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from project.common import managers
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
-from project.common.identity import Identity, Role, current_identity, set_identity
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.common.whitelist import ALLOW_VARIABLE
 from tests.helpers import managers as doubles
 from tests.helpers.managers import config_of

@@ -10,9 +10,9 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from project.common.errors import ConfigError
-from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers.cuda import CUDAManager
 from project.common.managers.tensor import TensorManager
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 
 
 @pytest.fixture(autouse=True)

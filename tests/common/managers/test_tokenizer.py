@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from project.common.errors import CheckpointError, ConfigError, NotInitializedError
-from project.common.identity import Identity, Role, current_identity, set_identity
 from project.common.managers.tokenizer import VARIABLE, TokenizerManager
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.common.whitelist import ALLOW_VARIABLE
 from tests.helpers.data import HELPERS, directory_manager, start, tokenizer_manager, word_rows
 

@@ -1,0 +1,1 @@
+"""Devices, shared memory and what tensors leave behind."""

@@ -1,0 +1,152 @@
+"""Which folder a run gets: a new one, or one that an earlier attempt left unfinished. Used by main alone."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from project.common.errors import ConfigError, ProjectError
+from project.common.files.atomic import remove_stale_temporaries
+from project.common.files.layout import RunLayout
+from project.common.files.ownership import FolderLock
+from project.common.process_registry import read_run
+from project.common.processes.outcome import Status
+
+# What may differ between two attempts at one run: where things lie, how they are shown, how processes are kept.
+NOT_IN_FINGERPRINT = ("paths", "resume", "hydra", "logger", "processes", "tags")
+_PATHS_OF_MANAGERS = ("runs_dir", "cache_dir")
+
+
+@dataclass(kw_only=True)
+class RunFolder:
+    """A run's folder, owned by this process.
+
+    Args:
+        layout: Its file names.
+        attempt: 1 for a new folder, one more each time that it is taken up.
+        lock: Held until the end of the run.
+        found: Why it was taken up: the earlier outcome's status or `killed`; None for a new folder.
+    """
+
+    layout: RunLayout
+    attempt: int
+    lock: FolderLock
+    found: str | None = None
+
+    def was_used(self) -> bool:
+        """Whether any work was done in it: an earlier attempt, or one step of this one."""
+        return self.found is not None or any(record.heartbeat for record in read_run(self.layout.run_dir))
+
+    def remove(self) -> None:
+        """Removes it, and the folders above that it leaves empty: for a run that could not begin."""
+        folder = self.layout.run_dir
+        shutil.rmtree(folder, ignore_errors=True)
+        for above in (folder.parent, folder.parent.parent):
+            with contextlib.suppress(OSError):
+                os.rmdir(above)
+
+
+def fingerprint(config: dict[str, Any]) -> str:
+    """What has to be equal for one attempt to go on where another one ended."""
+    kept = {key: value for key, value in config.items() if key not in NOT_IN_FINGERPRINT}
+    managers = {name: node for name, node in (kept.get("managers") or {}).items() if name != "wandb"}
+    kept["managers"] = {name: _without_paths(node) for name, node in managers.items()}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _without_paths(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: value for key, value in node.items() if key not in _PATHS_OF_MANAGERS}
+    return node
+
+
+def choose_run_folder(config: dict[str, Any]) -> RunFolder:
+    """Takes up or makes the folder of this run, and owns it.
+
+    Raises:
+        ConfigError: `resume` names a folder that cannot be taken up.
+    """
+    wanted, resume = fingerprint(config), config["resume"]
+    parent = Path(config["paths"]["runs_dir"]).absolute() / config["name"]
+    if resume == "auto":
+        for folder in sorted(parent.glob("*"), reverse=True):
+            taken = _take_up(folder, wanted)
+            if taken is not None:
+                return taken
+    elif resume != "never":
+        return _take_up_named(Path(resume), wanted)
+    return _make(parent, wanted)
+
+
+def _take_up_named(folder: Path, wanted: str) -> RunFolder:
+    stored = RunLayout(folder).fingerprint
+    if not stored.is_file():
+        raise ConfigError(f"resume: {folder} is not a run folder; give one below paths.runs_dir, auto or never")
+    if stored.read_text() != wanted:
+        raise ConfigError(f"resume: {folder} ran another configuration; compare its config.yaml, or use ckpt_path=")
+    taken = _take_up(folder, wanted, finished_too=True)
+    if taken is None:
+        raise ConfigError(f"resume: {folder} is owned by a running process; wait for it, or stop it")
+    return taken
+
+
+def _take_up(folder: Path, wanted: str, *, finished_too: bool = False) -> RunFolder | None:
+    layout = RunLayout(folder)
+    try:
+        if layout.fingerprint.read_text() != wanted:
+            return None
+    except OSError:
+        return None
+    lock = FolderLock(layout.owner)
+    status = _status(layout)
+    if (status == Status.COMPLETED and not finished_too) or not lock.acquire():
+        return None
+    status = _status(layout)  # its owner may have finished between the two looks
+    if status in (Status.COMPLETED, Status.REFUSED) and not finished_too:
+        lock.release()
+        return None
+    for written in (folder, layout.checkpoints_dir, layout.processes_dir):
+        remove_stale_temporaries(written)
+    # Not the number of records: a container's main has the same pid, hence the same record, at every attempt.
+    attempt = 1 + max((record.identity.attempt for record in read_run(folder)), default=1)
+    return RunFolder(layout=layout, attempt=attempt, lock=lock, found=status or "killed")
+
+
+def _status(layout: RunLayout) -> str | None:
+    try:
+        status: str = json.loads(layout.outcome.read_text())["status"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return status
+
+
+def _make(parent: Path, wanted: str) -> RunFolder:
+    folder = parent / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
+    layout = RunLayout(folder)
+    try:
+        layout.make()
+        lock = FolderLock(layout.owner)
+        if not lock.acquire():
+            raise ProjectError(f"{folder}: a new folder is owned already; try again")
+        layout.fingerprint.write_text(wanted)
+    except OSError as error:
+        _remove_empty(folder, layout)
+        raise ConfigError(
+            f"paths.runs_dir: {parent} cannot be written to ({error.strerror}); give a folder that can"
+        ) from error
+    return RunFolder(layout=layout, attempt=1, lock=lock)
+
+
+def _remove_empty(folder: Path, layout: RunLayout) -> None:
+    for path in (layout.fingerprint, layout.owner):
+        with contextlib.suppress(OSError):
+            path.unlink()
+    for path in (layout.checkpoints_dir, layout.processes_dir, layout.logs_dir, folder):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)

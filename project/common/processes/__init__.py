@@ -1,0 +1,1 @@
+"""How processes of the tree are started, known, watched and ended."""

@@ -1,0 +1,210 @@
+"""The only place that touches private parts of the standard library's multiprocessing; fails loudly when they are gone.
+
+Written against Python 3.11 to 3.14. Everything here is about one wish: a single server that forks every process of a
+tree, and a way to hand plain data to any child, also to one that user code starts.
+"""
+
+import contextlib
+import inspect
+import json
+import multiprocessing
+import os
+import socket
+import threading
+import weakref
+from multiprocessing import connection, forkserver, process, resource_tracker, spawn, util
+from typing import Any
+
+from project.common.errors import ProcessServerError
+from project.common.files import scratch
+from project.common.processes import signals
+
+_SERVER_ATTRIBUTES = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid", "_inherited_fds")
+_HAS_AUTHKEY = hasattr(forkserver._forkserver, "_forkserver_authkey")  # since 3.14
+_INHERITED = "project_handover"
+
+
+def check_internals() -> None:
+    """Raises when the standard library no longer has what this module builds on."""
+    missing = [name for name in _SERVER_ATTRIBUTES if not hasattr(forkserver._forkserver, name)]
+    missing += [name for name in ("main", "ensure_running", "connect_to_new_process") if not hasattr(forkserver, name)]
+    if not hasattr(util, "spawnv_passfds") or not hasattr(process.current_process(), "_config"):
+        missing.append("spawnv_passfds or _config")
+    if missing:
+        raise ProcessServerError(f"multiprocessing of this Python lacks {', '.join(missing)}; use start_method=spawn")
+
+
+class ServerHandle:
+    """A running server as its starter knows it.
+
+    Args:
+        pid: Its pid; the starter reaps it.
+        address: Its socket.
+        alive_fd: Write end of the pipe that tells the server that somebody still needs it.
+    """
+
+    def __init__(self, *, pid: int, address: str, alive_fd: int) -> None:
+        self.pid, self.address, self.alive_fd = pid, address, alive_fd
+
+
+def launch_server(settings: dict[str, Any], *, report_fd: int) -> ServerHandle:
+    """Starts a server process and makes it the one that `forkserver` children of this process come from.
+
+    Args:
+        settings: Plain data for `project.common.processes.server_main.main`.
+        report_fd: Write end of a pipe on which the server says what it imported.
+    """
+    check_internals()
+    resource_tracker.ensure_running()
+    use_scratch_folder()
+    with socket.socket(socket.AF_UNIX) as listener:
+        address = connection.arbitrary_address("AF_UNIX")
+        listener.bind(address)
+        if not util.is_abstract_socket_namespace(address):
+            os.chmod(address, 0o600)
+        listener.listen()
+        alive_r, alive_w = os.pipe()
+        authkey = os.urandom(32) if _HAS_AUTHKEY else None
+        try:
+            settings = settings | {
+                "listener_fd": listener.fileno(),
+                "alive_fd": alive_r,
+                "report_fd": report_fd,
+                "authkey": authkey.hex() if authkey else None,
+            }
+            with signals.held_back():
+                pid = _spawn_server(settings, fds=[listener.fileno(), alive_r, report_fd])
+        except BaseException:
+            os.close(alive_w)
+            raise
+        finally:
+            os.close(alive_r)
+    handle = ServerHandle(pid=pid, address=address, alive_fd=alive_w)
+    _point_to(handle, authkey=authkey)
+    return handle
+
+
+def _spawn_server(settings: dict[str, Any], *, fds: list[int]) -> int:
+    settings_r, settings_w = os.pipe()  # not in argv, which everybody can read
+    try:
+        code = (
+            f"import json, os, sys; s = json.load(os.fdopen({settings_r})); sys.path[:] = s['sys_path']; "
+            "from project.common.processes.server_main import main; main(s)"
+        )
+        executable = spawn.get_executable()
+        arguments = [executable, *util._args_from_interpreter_flags(), "-c", code]
+        pid = util.spawnv_passfds(os.fsencode(executable), arguments, [*fds, settings_r])
+        with os.fdopen(settings_w, "w") as file:
+            json.dump(settings, file)
+        return pid
+    finally:
+        os.close(settings_r)
+
+
+def _point_to(handle: ServerHandle, *, authkey: bytes | None) -> None:
+    server = forkserver._forkserver
+    server._forkserver_address = handle.address
+    server._forkserver_alive_fd = handle.alive_fd
+    server._forkserver_pid = handle.pid
+    if _HAS_AUTHKEY:
+        server._forkserver_authkey = authkey
+    _never_start_another()
+
+
+def forget_server(handle: ServerHandle) -> None:
+    """Undoes `launch_server` in this process: closes the alive pipe and removes the socket."""
+    os.close(handle.alive_fd)
+    if not util.is_abstract_socket_namespace(handle.address):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(handle.address)
+    server = forkserver._forkserver
+    if server._forkserver_pid == handle.pid:
+        server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None
+    server.__dict__.pop("ensure_running", None)
+    forkserver.ensure_running = server.ensure_running
+
+
+def _never_start_another() -> None:
+    """The standard `ensure_running` starts a new server in every child, which imports everything again."""
+    forkserver._forkserver.ensure_running = resource_tracker.ensure_running  # type: ignore[method-assign]
+    forkserver.ensure_running = resource_tracker.ensure_running
+
+
+def serve(settings: dict[str, Any]) -> None:
+    """Runs the standard serving loop in this process; its children adopt this server as theirs. Does not return."""
+    arguments: dict[str, Any] = {}
+    if _HAS_AUTHKEY:
+        authkey = bytes.fromhex(settings["authkey"])
+        forkserver._forkserver._forkserver_authkey = authkey
+        read_fd, write_fd = os.pipe()
+        os.write(write_fd, authkey)
+        os.close(write_fd)
+        arguments["authkey_r"] = read_fd
+        if "authkey_r" not in inspect.signature(forkserver.main).parameters:
+            raise ProcessServerError("multiprocessing.forkserver.main takes no authkey_r; use start_method=spawn")
+    _never_start_another()
+    forkserver.main(settings["listener_fd"], settings["alive_fd"], [], **arguments)
+
+
+def hand_to_children(data: dict[str, Any] | None) -> None:
+    """Leaves plain data that every `multiprocessing` child of this process gets, however and by whom it is started."""
+    process.current_process()._config[_INHERITED] = data
+
+
+def handed_by_parent() -> dict[str, Any] | None:
+    """What `hand_to_children` left in the process that started this one."""
+    found: dict[str, Any] | None = process.current_process()._config.get(_INHERITED)
+    return found
+
+
+def without_inheritance(config: dict[str, Any]) -> dict[str, Any]:
+    """What the standard library hands to a child, but for our data: a process of ours has its own."""
+    return {key: value for key, value in config.items() if key != _INHERITED}
+
+
+def name_semaphores(prefix: str) -> None:
+    """Sets how names of semaphores begin that this process makes from now on."""
+    process.current_process()._config["semprefix"] = prefix  # type: ignore[attr-defined]
+
+
+def forget_semaphore(name: str) -> None:
+    """Tells the resource tracker of this tree that a semaphore is gone, or it would report it as leaked at the end."""
+    resource_tracker.unregister(name, "semaphore")
+
+
+def popen(process_object: Any, method: str) -> Any:
+    """Starts `process_object` by `method`, as the standard context of that name would; two threads may wait for it."""
+    resource_tracker.ensure_running()  # it unblocks signals when it starts, so it starts first
+    use_scratch_folder()
+    with signals.held_back():
+        started = multiprocessing.get_context(method).Process._Popen(process_object)
+    started.poll = _Poll(started)
+    return started
+
+
+class _Poll:
+    """`poll` of a started process, one thread at a time: of two at once the standard one tells one of them nonsense."""
+
+    def __init__(self, started: Any) -> None:
+        self._started, self._poll, self._lock = weakref.ref(started), type(started).poll, threading.Lock()
+
+    def __call__(self, flag: int = getattr(os, "WNOHANG", 1)) -> int | None:
+        started = self._started()
+        assert started is not None, "it is asked by itself"
+        if started.returncode is None and flag == 0:
+            connection.wait([started.sentinel])  # long, so outside the lock; what is left after it is short
+        with self._lock:
+            code: int | None = self._poll(started, flag)
+        return code
+
+
+def use_scratch_folder() -> None:
+    """Lets sockets of this process, and of all below it, lie in a folder that is known to be ours.
+
+    The standard one is nobody's: after a kill it would lie in the temporary folder for ever.
+    """
+    config = process.current_process()._config  # type: ignore[attr-defined]
+    if config.get("tempdir") is None:
+        folder = scratch.make()
+        util.Finalize(None, scratch.remove, args=(folder, os.getpid()), exitpriority=-100)
+        config["tempdir"] = str(folder)

@@ -1,0 +1,246 @@
+"""A parent's side of supervision: start children, pass requests down, notice every end, leave none behind."""
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from project.common import process_registry
+from project.common.processes import leftovers, linux, process_server, stop
+from project.common.processes.handover import Handover, own_handover
+from project.common.processes.identity import Identity, ProcessKey
+from project.common.processes.managed_process import ManagedProcess
+from project.common.processes.outcome import Outcome, Status, describe_exit
+
+log = logging.getLogger(__name__)
+
+LEVEL_S = 1.0  # each level of the tree keeps this much of the deadline for itself
+AFTER_CRASH_S = 2.0  # for the siblings of a crashed process
+ORPHANS_S = 2.5  # for what is below a killed process, to end in order
+
+
+@dataclass(kw_only=True)
+class Child:
+    """A started process as its parent sees it.
+
+    Args:
+        process: The process.
+        control: The parent's end of the supervision pipe; None once it is closed.
+        start_time: With the pid, exactly this process.
+        outcome: How it said that it ended; None when it said nothing.
+        exit_code: None while it lives.
+    """
+
+    process: ManagedProcess
+    control: Connection | None
+    start_time: str
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    cause: str | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """Who it is."""
+        return self.process.handover.identity
+
+    @property
+    def name(self) -> str:
+        """For messages: role, place and pid."""
+        return f"{self.identity.label} (pid {self.process.pid})"
+
+    def send(self, kind: str, data: Any) -> None:
+        """Sends a message down; a child that is gone cannot be told, and that is no error."""
+        if self.control is not None:
+            with contextlib.suppress(OSError):
+                self.control.send((kind, data))
+
+    def kill(self) -> None:
+        """SIGKILL to exactly this process."""
+        assert self.process.pid is not None
+        linux.kill_process(self.process.pid, self.start_time)
+
+    def how_it_ended(self) -> str:
+        """One line for people."""
+        if self.cause:
+            return self.cause
+        if self.outcome is not None and self.outcome.cause:
+            return f"{self.name}: {self.outcome.cause}"
+        return f"{self.name} {describe_exit(self.exit_code)}"
+
+
+def _ending_in_order() -> contextlib.AbstractContextManager[None]:
+    """A spawned trial that watches ranks outlives main by the moments that it needs to end them.
+
+    A forked one does not: it is bound to the process server, and so are its ranks.
+    """
+    handover = own_handover()
+    is_spawned = handover is not None and handover.start_method == "spawn"
+    return linux.outliving_parent() if is_spawned else contextlib.nullcontext()
+
+
+def start_child(target: Callable[..., Any], handover: Handover, *, args: tuple[Any, ...] = ()) -> Child:
+    """Starts a process of the tree with a supervision pipe to it."""
+    ours, theirs = Pipe(duplex=True)
+    handover.control = theirs
+    process = ManagedProcess(target, handover=handover, args=args)
+    try:
+        process.start()
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+        handover.control = None
+    assert process.pid is not None
+    return Child(process=process, control=ours, start_time=linux.process_start_time(process.pid) or "")
+
+
+@dataclass
+class Supervisor:
+    """Watches children until all have ended, whatever happens.
+
+    Args:
+        children: What to watch.
+        on_message: Called with (child, kind, data) for every message but the outcome.
+    """
+
+    children: Sequence[Child]
+    on_message: Callable[[Child, str, Any], None] = lambda child, kind, data: None
+    first_failure: Child | None = None
+    server_lost: bool = False
+    _told: stop.StopRequest | None = None
+    _kill_at: float | None = None
+    _wake: tuple[int, int] = field(default=(-1, -1))
+
+    def run(self) -> None:
+        """Returns when every child has ended."""
+        self._wake = os.pipe()
+        os.set_blocking(self._wake[1], False)
+        os.set_blocking(self._wake[0], False)
+        stop.wake_on_request(self._wake[1])
+        try:
+            with _ending_in_order():
+                while self._living():
+                    self._turn()
+        finally:
+            stop.no_longer_wake(self._wake[1])
+            for fd in self._wake:
+                os.close(fd)
+            for child in self.children:
+                self._close(child)
+
+    def _living(self) -> list[Child]:
+        return [child for child in self.children if child.exit_code is None]
+
+    def _turn(self) -> None:
+        self._obey()
+        living = self._living()
+        sources: list[Any] = [self._wake[0], *(child.process.sentinel for child in living)]
+        sources += [child.control for child in living if child.control is not None]
+        timeout = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+        ready = wait(sources, timeout)
+        if self._wake[0] in ready:
+            os.read(self._wake[0], 4096)
+        for child in living:
+            if child.control in ready:
+                self._receive(child)
+        for child in living:
+            if child.process.sentinel in ready:
+                self._ended(child)
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill_the_rest()
+
+    def _obey(self) -> None:
+        """Hands a new request of our own parent, or of a signal, down to the children."""
+        request = stop.stop_request()
+        if request is not None and request is not self._told:
+            self._told = request
+            self._tell(request.reason, exit_code=request.exit_code, deadline=request.deadline - LEVEL_S)
+
+    def _tell(self, reason: str, *, exit_code: int, deadline: float) -> None:
+        deadline = min(deadline, self._kill_at or deadline)
+        self._kill_at = deadline
+        for child in self._living():
+            child.send("stop", {"reason": reason, "exit_code": exit_code, "deadline": deadline - LEVEL_S / 2})
+
+    def _receive(self, child: Child) -> None:
+        assert child.control is not None
+        try:
+            while child.control.poll():
+                kind, data = child.control.recv()
+                if kind == "outcome":
+                    child.outcome = Outcome(**data | {"status": Status(data["status"])})
+                else:
+                    self.on_message(child, kind, data)
+        except (EOFError, OSError):
+            self._close(child)
+
+    def _close(self, child: Child) -> None:
+        if child.control is not None:
+            child.control.close()
+            child.control = None
+
+    def _ended(self, child: Child) -> None:
+        if child.control is not None:
+            self._receive(child)  # what it said last
+        child.process.join()
+        child.exit_code = child.process.exitcode
+        if child.exit_code != 0 and child.process.pid is not None and child.start_time:
+            leftovers.remove_of(replace(ProcessKey.own(), pid=child.process.pid, start_time=child.start_time))
+        self._close(child)
+        if child.outcome is None:
+            child.outcome = _recorded_outcome(child)
+        if child.exit_code == 0 and child.outcome is None:
+            child.exit_code = 1
+            child.cause = f"{child.name} ended without saying how: something in it called os._exit(0)"
+        if child.exit_code == 255 and child.outcome is None and process_server.was_lost():
+            self.server_lost = True
+            child.cause = (
+                f"{child.name} was lost with the process server (pid {process_server.pid()}), which was killed"
+            )
+        if child.exit_code != 0 and self.first_failure is None:
+            self.first_failure = child
+            self._end_siblings(child)
+
+    def _end_siblings(self, child: Child) -> None:
+        if not self._living():
+            return
+        if child.outcome is not None and child.outcome.status is Status.INTERRUPTED:
+            return  # it was told to stop, and so were they: their deadline runs already
+        log.error("%s; the others are stopped", child.how_it_ended(), extra={"terminal": False})
+        self._tell(child.how_it_ended(), exit_code=1, deadline=time.monotonic() + AFTER_CRASH_S)
+
+    def _kill_the_rest(self) -> None:
+        for child in self._living():
+            child.cause = f"{child.name} did not stop in time and was killed"
+            log.warning("%s", child.cause)
+            child.kill()
+        self._kill_at = time.monotonic() + LEVEL_S
+
+
+def _recorded_outcome(child: Child) -> Outcome | None:
+    if child.identity.run_dir is None or child.process.pid is None:
+        return None
+    record = process_registry.find_record(child.identity.run_dir, child.process.pid)
+    if record is None or record.outcome is None or record.key.start_time != child.start_time:
+        return None
+    names = ("exit_code", "cause", "exception", "traceback")
+    return Outcome(status=Status(record.outcome["status"]), **{name: record.outcome[name] for name in names})
+
+
+def end_subtree(run_dir: str | None, *, grace_s: float = ORPHANS_S) -> list[str]:
+    """Waits for what is left of a run's tree to end in order, then kills it; returns who had to be killed."""
+    if run_dir is None:
+        return []
+    deadline = time.monotonic() + grace_s
+    while process_registry.living(run_dir) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    killed = process_registry.kill_remaining(run_dir)
+    for record in process_registry.read_run(run_dir):
+        leftovers.remove_of(record.key)
+    return [f"{record.identity.label} (pid {record.key.pid})" for record in killed]

@@ -1,0 +1,53 @@
+"""What becomes of children that user code starts by `multiprocessing` from a process of ours: they end with it.
+
+They are given plain data, hidden in what the standard library hands to every child; unpickling it starts a thread.
+"""
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from multiprocessing.connection import wait
+from typing import Any
+
+from project.common.processes import stop
+
+STOP_S = 1.0  # to reach a safe point, once the parent is gone
+CLOSE_S = 1.5  # to close managers afterwards
+_START_S = 60.0
+
+
+class Inheritance(dict[str, Any]):
+    """Plain data that, arriving in a child, has that child watched over."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrive, (dict(self),)
+
+
+def _arrive(data: dict[str, Any]) -> Inheritance:
+    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
+    return Inheritance(data)
+
+
+def _end_with_parent() -> None:
+    began = time.monotonic()
+    while (parent := multiprocessing.parent_process()) is None:  # it is set when the work begins
+        if time.monotonic() - began > _START_S:
+            return
+        time.sleep(0.01)
+    wait([parent.sentinel])
+    deadline = time.monotonic() + STOP_S
+    reason = f"its parent (pid {parent.pid}) is gone"
+    stop.request_stop(stop.StopRequest(reason=reason, exit_code=1, deadline=deadline))
+    time.sleep(STOP_S)
+    closing = threading.Thread(target=_close_managers, daemon=True)
+    closing.start()
+    closing.join(CLOSE_S)
+    os._exit(1)
+
+
+def _close_managers() -> None:
+    managers = sys.modules.get("project.common.managers")
+    if managers is not None:
+        managers.cleanup_managers()

@@ -1,0 +1,133 @@
+"""Checkpoint files: whole or not at all, and what is damaged is noticed."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from project.common.errors import CheckpointError
+from project.common.files import checkpoint_file
+from project.common.files.atomic import remove_stale_temporaries
+from project.common.files.checkpoint_file import is_intact, load_checkpoint_file, save_checkpoint_file, verify_checksum
+from tests.helpers.checkpoints import Custom, FailsWhenSaved, save_forever
+from tests.helpers.waiting import until
+
+
+def make(path: Path, value: float = 1.0) -> Path:
+    save_checkpoint_file(path, {"state_dict": {"weight": torch.full((100, 10), value)}, "numbers": [1, None, "x"]})
+    return path
+
+
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+    state = load_checkpoint_file(make(tmp_path / "last.ckpt"))
+
+    assert state["numbers"] == [1, None, "x"]
+    assert torch.equal(state["state_dict"]["weight"], torch.ones(100, 10))
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_file_that_was_cut_off_is_noticed(tmp_path: Path, kept: float) -> None:
+    path = make(tmp_path / "last.ckpt")
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * kept)])
+
+    assert not is_intact(path)
+    if kept < 0.9:
+        with pytest.raises(CheckpointError, match=r"last\.ckpt: cut off or not a checkpoint"):
+            load_checkpoint_file(path)
+
+
+def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    path = make(tmp_path / "last.ckpt")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+    assert not is_intact(path)
+    with pytest.raises(CheckpointError, match="damaged, its checksum does not fit"):
+        load_checkpoint_file(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"gone\.ckpt: No such file"):
+        load_checkpoint_file(tmp_path / "gone.ckpt")
+
+
+def test_a_file_of_another_program_has_no_checksum_and_loads(tmp_path: Path) -> None:
+    torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
+
+    assert not verify_checksum(tmp_path / "other.ckpt")
+    assert load_checkpoint_file(tmp_path / "other.ckpt") == {"state_dict": {}}
+
+
+def test_objects_are_refused_and_the_switch_is_named(tmp_path: Path) -> None:
+    torch.save({"hyper_parameters": Custom()}, tmp_path / "old.ckpt")
+
+    with pytest.raises(CheckpointError, match=r"Custom.*managers\.model\.weights_only=false"):
+        load_checkpoint_file(tmp_path / "old.ckpt")
+    assert isinstance(load_checkpoint_file(tmp_path / "old.ckpt", weights_only=False)["hyper_parameters"], Custom)
+
+
+def test_a_state_that_cannot_be_saved_leaves_the_old_file(tmp_path: Path) -> None:
+    path = make(tmp_path / "last.ckpt")
+
+    with pytest.raises(RuntimeError, match="cannot be saved"):
+        save_checkpoint_file(path, {"first": torch.ones(1000), "second": FailsWhenSaved()})
+
+    assert is_intact(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_a_kill_in_the_middle_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    path = make(tmp_path / "last.ckpt", value=0.0)
+    process = multiprocessing.get_context("fork").Process(target=save_forever, args=(str(path),))
+    process.start()
+    assert process.pid is not None
+    for _ in range(3):
+        until(lambda: list(tmp_path.glob("*.tmp-*")), 10)
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(5)
+        assert is_intact(path)
+        process = multiprocessing.get_context("fork").Process(target=save_forever, args=(str(path),))
+        process.start()
+        assert process.pid is not None
+    process.kill()
+    process.join(5)
+
+    remove_stale_temporaries(tmp_path)
+
+    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_is_named_and_the_old_file_stays(tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no mounting in this container")
+    try:
+        path = make(tmp_path / "last.ckpt")
+
+        with pytest.raises(CheckpointError, match=r"no space left on the disk.*that was there is intact"):
+            save_checkpoint_file(path, {"state_dict": torch.ones(1_000_000)})
+
+        assert is_intact(path)
+        assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_the_first_error_of_the_disk_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """torch reports a failed write as its own RuntimeError, which says nothing of the disk."""
+
+    class FullFile:
+        def write(self, data: bytes) -> int:
+            raise OSError(28, "No space left on device")
+
+        def flush(self) -> None: ...
+
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint_file._write(FullFile(), {"weight": torch.ones(10)})  # type: ignore[arg-type]

@@ -1,0 +1,48 @@
+"""A tree's folder for sockets is gone with its owner, and what a killed owner left the next start removes."""
+
+import json
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from project.common.files import scratch
+from project.common.processes.identity import ProcessKey
+
+
+@pytest.fixture(autouse=True)
+def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def left_by(key: ProcessKey, name: str) -> Path:
+    folder = Path(tempfile.gettempdir(), scratch.PREFIX + name)
+    folder.mkdir()
+    (folder / "owner.json").write_text(json.dumps(vars(key)))
+    (folder / "listener-x").touch()
+    return folder
+
+
+def test_removes_what_dead_owners_of_this_machine_left_and_nothing_else() -> None:
+    own = ProcessKey.own()
+    dead = left_by(replace(own, start_time="1"), "dead")
+    living = left_by(own, "living")
+    elsewhere = left_by(replace(own, pid_namespace="pid:[1]", start_time="1"), "elsewhere")
+    nobodys = Path(tempfile.gettempdir(), scratch.PREFIX + "nobody")
+    nobodys.mkdir()
+
+    made = scratch.make()
+
+    assert not dead.exists()
+    assert all(folder.exists() for folder in (living, elsewhere, nobodys, made))
+
+
+def test_only_the_owner_removes_it() -> None:
+    folder = scratch.make()
+
+    scratch.remove(folder, os.getpid() + 1)
+    assert folder.exists()
+    scratch.remove(folder, os.getpid())
+    assert not folder.exists()

@@ -1,0 +1,90 @@
+"""What killed processes left in shared memory is removed by its owner's name, and nobody else's is."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from project.common.processes import leftovers
+from project.common.processes.identity import ProcessKey
+from project.common.processes.supervision import Supervisor, end_subtree, start_child
+from tests.helpers import processes
+from tests.helpers.processes import handover_for
+from tests.helpers.waiting import until
+
+SHM = Path("/dev/shm")
+
+
+@pytest.fixture
+def dead() -> ProcessKey:
+    """Key of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    process.wait(10)
+    return replace(ProcessKey.own(), pid=process.pid, start_time="1")
+
+
+@pytest.fixture(autouse=True)
+def _no_entry_stays() -> Iterator[None]:
+    before = set(os.listdir(SHM))
+    yield
+    for name in set(os.listdir(SHM)) - before:
+        if name.startswith(("torch_1_", f"sem.project-{os.getpid()}-")):
+            (SHM / name).unlink()
+
+
+def semaphore(key: ProcessKey) -> Path:
+    path = SHM / f"sem.project-{key.pid}-{key.start_time}-abc"
+    path.touch()
+    return path
+
+
+def test_a_later_start_removes_what_the_dead_left_and_nothing_of_the_living(dead: ProcessKey) -> None:
+    left, living = semaphore(dead), semaphore(ProcessKey.own())
+    segment, strangers = SHM / f"torch_{dead.pid}_123_0", SHM / "torch_1_123_0"
+    segment.touch()
+    strangers.touch()
+
+    removed = leftovers.remove_stale()
+
+    assert {left.name, segment.name} <= set(removed)
+    assert not left.exists()
+    assert not segment.exists()
+    assert living.exists()
+    assert strangers.exists()
+
+
+def test_the_living_keep_theirs_when_asked_for_by_key() -> None:
+    living = semaphore(ProcessKey.own())
+
+    assert leftovers.remove_of(ProcessKey.own()) == []
+    assert living.exists()
+
+
+def test_semaphores_of_a_killed_child_are_gone_once_its_parent_knows(start_method: str, tmp_path: Path) -> None:
+    """They stayed until main ended, which in a sweep is the next morning."""
+    child = start_child(processes.hold_semaphores, handover_for(start_method, tmp_path), args=(str(tmp_path / "on"),))
+    until((tmp_path / "on").exists, 30)
+    pattern = f"sem.project-{child.process.pid}-*"
+    held = list(SHM.glob(pattern))
+    child.kill()
+    Supervisor([child]).run()
+
+    assert len(held) == 3
+    assert list(SHM.glob(pattern)) == []
+
+
+def test_semaphores_of_ranks_below_a_killed_trial_are_gone_with_the_subtree(start_method: str, tmp_path: Path) -> None:
+    target = processes.hold_semaphores
+    trial = start_child(processes.start_ranks, handover_for(start_method, tmp_path), args=(1, str(tmp_path), target))
+    until((tmp_path / "rank0").exists, 60)
+    before = list(SHM.glob("sem.project-*"))
+    trial.kill()
+    Supervisor([trial]).run()
+    end_subtree(str(tmp_path))
+
+    assert len(before) >= 3
+    assert [path for path in before if path.exists()] == []
