@@ -42,6 +42,24 @@ def run(
             f"fractions: {', '.join(fractions) or 'empty'}; name train and at least one more, such as test"
         )
     splits = split_by_group(rows, fractions=fractions, seed=split_seed)
+    return compare(splits=splits, max_features=max_features, seed=seed, report=report)
+
+
+def compare(
+    *,
+    splits: Mapping[str, Sequence[Mapping[str, str]]],
+    max_features: int = 20_000,
+    seed: int = 0,
+    report: Report = lambda step, metrics: None,
+) -> dict[str, float]:
+    """Returns `<baseline>/<split>/acc` for rows that are split already; see `run`.
+
+    Args:
+        splits: split name to rows with `text` and `label`; must have `train`.
+        max_features: n-grams kept, the most frequent ones.
+        seed: of the solver.
+        report: told each baseline's metrics.
+    """
     metrics: dict[str, float] = {}
     for step, (name, baseline) in enumerate(_baselines(max_features=max_features, seed=seed).items(), start=1):
         new = {f"{name}/{key}": value for key, value in _accuracies(baseline, splits=splits).items()}
@@ -50,7 +68,7 @@ def run(
     return metrics
 
 
-def _accuracies(baseline: ClassifierMixin, *, splits: Mapping[str, Sequence[Row]]) -> dict[str, float]:
+def _accuracies(baseline: ClassifierMixin, *, splits: Mapping[str, Sequence[Mapping[str, str]]]) -> dict[str, float]:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     columns = {split: ([row["text"] for row in rows], [row["label"] for row in rows]) for split, rows in splits.items()}

@@ -101,7 +101,7 @@ def _evaluate(state: dict[str, Any], config: dict[str, Any], *, split: str) -> d
     metrics = {f"{split}/{name.partition('/')[2]}": value for name, value in module.latest["test"].items()}
     path = get_directory_manager().layout.predictions
     write_predictions(path, module, split=split, labels=facts["labels"])
-    return {"metrics": metrics, "rows": table_rows(metrics), "predictions": str(path)}
+    return {"metrics": metrics, "rows": table_rows(metrics, name=type(module.model).__name__), "predictions": str(path)}
 
 
 def _short(labels: list[str]) -> str:

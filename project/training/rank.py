@@ -17,11 +17,13 @@ from project.common.managers import (
     get_model_manager,
     get_wandb_manager,
 )
+from project.common.managers.metrics import unknown_metric
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
 from project.common.processes.identity import Identity, current_identity
 from project.common.processes.stop import StopRequested, raise_if_stop_requested
 from project.common.whitelist import instantiate
+from project.training.baselines import baseline_metrics
 from project.training.build import make_loggers, make_module, make_trainer, quiet_libraries
 from project.training.callback import STEP_METRICS, ProcessCallback
 from project.training.checkpoint import Checkpoints
@@ -81,7 +83,7 @@ def _run_function(config: dict[str, Any]) -> dict[str, Any]:
         logger.log_metrics(metrics, step=last_step)
         logger.finalize("success")
     get_metrics_manager().write_final(metrics)
-    return _record(metrics, step=last_step, stop_reason="returned", train_s=time.monotonic() - started)
+    return _record(metrics, name=config["name"], step=last_step, stop_reason="returned", train_s=time.monotonic() - started)
 
 
 def _run_training(config: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +117,7 @@ class Training:
         self.datamodule = DataModule(loader=config["loader"], seed=config["seed"])
         self.accumulation = get_batch_manager().accumulation(identity.world_size)
         self.module = make_module(config, total_steps=self._total_steps())
+        self._check_objective()
         get_batch_manager().refuse_single_rows(self.module, self.datamodule.train_sampler)
         callbacks = [instantiate(node) for node in config["callbacks"].values() if node is not None]
         self.checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
@@ -122,6 +125,12 @@ class Training:
         self.trainer = make_trainer(
             config, identity=identity, callbacks=callbacks, loggers=make_loggers(config), accumulation=self.accumulation
         )
+
+    def _check_objective(self) -> None:
+        metric, module = self._config["objective"]["metric"], self.module
+        names = [n for m in (module.train_metrics, module.val_metrics, module.test_metrics) for n in m.names]
+        if metric not in names:
+            raise unknown_metric(metric, available=names)
 
     def _total_steps(self) -> int | None:
         n_batches = len(self.datamodule.train_sampler)
@@ -141,6 +150,8 @@ class Training:
         get_metrics_manager().write_final(metrics)
         return _record(
             metrics,
+            name=type(self.module.model).__name__,
+            others=baseline_metrics(self._config["task"]["baselines"], step=step) if self._identity.rank == 0 else {},
             step=step,
             epoch=epoch,
             stop_reason=self._stop_reason(),
@@ -202,6 +213,8 @@ def _record(
     step: int,
     stop_reason: str,
     train_s: float,
+    name: str,
+    others: Mapping[str, float] | None = None,
     epoch: int = 0,
     checkpoints: Checkpoints | None = None,
 ) -> dict[str, Any]:
@@ -209,7 +222,7 @@ def _record(
     last = checkpoints.last_path if checkpoints is not None else None
     return {
         "metrics": dict(metrics),
-        "rows": table_rows(metrics),
+        "rows": table_rows({**metrics, **(others or {})}, name=name),
         "best_checkpoint": str(best) if best is not None and best.exists() else None,
         "last_checkpoint": str(last) if last is not None and last.exists() else None,
         "epoch": epoch,
@@ -219,10 +232,11 @@ def _record(
     }
 
 
-def table_rows(metrics: Mapping[str, float]) -> list[dict[str, Any]]:
-    """One row a split, one column a metric."""
+def table_rows(metrics: Mapping[str, float], *, name: str) -> list[dict[str, Any]]:
+    """One row for what was trained, and one for each that is named before the split: `char_ngrams/test/acc`."""
     rows: dict[str, dict[str, Any]] = {}
-    for name, value in metrics.items():
-        split, _, metric = name.rpartition("/")
-        rows.setdefault(split, {"split": split})[metric] = value
+    for metric, value in metrics.items():
+        other, _, rest = metric.partition("/")
+        row, column = (other, rest) if "/" in rest else (name, metric)
+        rows.setdefault(row, {"model": row})[column] = value
     return list(rows.values())

@@ -22,6 +22,7 @@ from tests.helpers import probe
 ROOT = Path(__file__).resolve().parents[2]
 LABELS = ("aa", "bb", "cc")
 TINY = (
+    "task.baselines=null",
     "task.model.width=32",
     "task.model.n_layers=1",
     "task.tokenizer.vocab_size=60",

@@ -18,13 +18,12 @@ def test_a_history_becomes_a_table_of_steps(tmp_path: Path) -> None:
     assert (tmp_path / "metrics.csv").read_text() == "step,epoch,time,b,a\n1,0,0,,1\n2,0,1,2,\n"
 
 
-def test_the_final_table_has_a_row_a_split() -> None:
-    rows = table_rows({"val/loss": 1.0, "val/acc": 0.5, "test/loss": 2.0, "seconds": 3.0})
+def test_the_final_table_has_a_row_for_the_model_and_one_for_each_baseline() -> None:
+    rows = table_rows({"val/acc": 0.5, "test/loss": 2.0, "words/val/acc": 0.4, "seconds": 3.0}, name="Model")
 
     assert rows == [
-        {"split": "val", "loss": 1.0, "acc": 0.5},
-        {"split": "test", "loss": 2.0},
-        {"split": "", "seconds": 3.0},
+        {"model": "Model", "val/acc": 0.5, "test/loss": 2.0, "seconds": 3.0},
+        {"model": "words", "val/acc": 0.4},
     ]
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from project.common.processes import worker_watch
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -51,6 +53,7 @@ class ArrowRows:
 
     def __getitem__(self, index: int | tuple[int, int]) -> dict[str, Any]:
         epoch, number = index if isinstance(index, tuple) else (0, index)
+        worker_watch.note_row(number)
         row = self._opened().row(number)
         if self.transform is None:
             return row
