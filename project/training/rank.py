@@ -83,7 +83,8 @@ def _run_function(config: dict[str, Any]) -> dict[str, Any]:
         logger.log_metrics(metrics, step=last_step)
         logger.finalize("success")
     get_metrics_manager().write_final(metrics)
-    return _record(metrics, name=config["name"], step=last_step, stop_reason="returned", train_s=time.monotonic() - started)
+    train_s = time.monotonic() - started
+    return _record(metrics, name=config["name"], step=last_step, stop_reason="returned", train_s=train_s)
 
 
 def _run_training(config: dict[str, Any]) -> dict[str, Any]:
