@@ -144,7 +144,8 @@ def main() -> None:
     splits = {split: Dataset.from_file(str(arguments.data / f"{split}.arrow")) for split in ("train", "val", "test")}
     collate = Collate(tokenizer.pad_token_id)
     sampler = SimilarLengths(list(splits["train"]["length"]), batch_size=batch_size)
-    train, val, test = (part.select_columns(["input_ids", "label"]) for part in splits.values())
+    # So few rows fit into memory, and a list is faster than any format of a data set.
+    train, val, test = (part.select_columns(["input_ids", "label"]).to_list() for part in splits.values())
     train_loader = DataLoader(train, batch_sampler=sampler, collate_fn=collate)
     val_loader, test_loader = (DataLoader(part, batch_size=batch_size, collate_fn=collate) for part in (val, test))
     model = Classifier(

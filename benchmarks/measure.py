@@ -40,17 +40,10 @@ class Place:
 
     def __post_init__(self) -> None:
         kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # users have compiled code
-        # Our processes let waiting OpenMP threads sleep, which alone would win the comparison with a bare script: it gets
-        # the same, so that what is compared is what the process tree costs.
-        self.environ = (
-            QUIET_WAITING
-            | kept
-            | {
-                "PYTHONPATH": str(ROOT),
-                "XDG_STATE_HOME": str(self.folder / "state"),
-                "XDG_CACHE_HOME": str(self.folder / "cache"),
-            }
-        )
+        # Our processes let waiting OpenMP threads sleep. That alone would win the comparison with the bare script, which
+        # therefore gets the same: only the process tree is compared.
+        folders = {"XDG_STATE_HOME": str(self.folder / "state"), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        self.environ = QUIET_WAITING | kept | {"PYTHONPATH": str(ROOT)} | folders
 
     def python(self, *arguments: str) -> float:
         """Runs Python to its end; returns the seconds of the whole process.

@@ -75,17 +75,23 @@ def start_method(config: dict[str, Any]) -> tuple[str, str | None]:
     if wished == "spawn" or config["processes"]["inline"]:
         process_server.stop()
         return "spawn", None
-    reason = process_server.is_possible()
+    reason = process_server.is_possible() or _serve()
     if reason is None:
-        try:
-            process_server.start()
-            process_server.wait_until_ready()
-            return "forkserver", None
-        except ProcessServerError as error:
-            process_server.stop()
-            reason = str(error)
+        return "forkserver", None
     log.warning("processes.start_method: spawn is used, which takes seconds per process, because %s", reason)
     return "spawn", reason
+
+
+def _serve() -> str | None:
+    """Has the server ready; returns why this run's processes cannot come from it, or None when they can."""
+    try:
+        process_server.start()
+        process_server.wait_until_ready()
+    except ProcessServerError as error:
+        process_server.stop()
+        return str(error)
+    differing = process_server.differing_variables(process_environ())
+    return f"{', '.join(differing)} differ from what the server imported with" if differing else None
 
 
 @dataclass
@@ -141,23 +147,14 @@ class _Run:
             log.info("goes on (attempt %d, found %s): %s", folder.attempt, folder.found, folder.layout.run_dir)
 
     def _handover(self, identity: Identity) -> Handover:
-        environ = process_environ()
         return Handover(
             identity=identity,
             config=self.config,
-            environ=environ,
-            start_method=self._method_for(environ),
+            environ=process_environ(),
+            start_method=self.method,
             threads=None,
             deadline_s=self.config["processes"]["deadline_s"],
         )
-
-    def _method_for(self, environ: dict[str, str]) -> str:
-        if self.method == "forkserver":
-            differing = process_server.differing_variables(environ)
-            if differing:
-                log.warning("%s differ from the process server's: this trial is spawned", ", ".join(differing))
-                return "spawn"
-        return self.method
 
     def _with_restarts(self, identity: Identity) -> Outcome:
         restarts = self.config["processes"]["max_restarts"]

@@ -96,3 +96,13 @@ def say_where() -> None:
     """What `breakpoint()` calls when PYTHONBREAKPOINT names it."""
     below = [process.name() for process in psutil.Process().children()]
     print(f"breakpoint in {os.getpid()} with {below} below", flush=True)
+
+
+def fail_twice(*, folder: str, report: Any) -> dict[str, float]:
+    """A task that succeeds at the third try, counted in `folder`."""
+    tries = 1 + len(list(Path(folder).glob("try-*")))
+    (Path(folder) / f"try-{tries}").touch()
+    report(tries, {})
+    if tries < 3:
+        raise OSError(f"try {tries}")
+    return {"tries": float(tries)}

@@ -1,0 +1,93 @@
+"""Main's part: how processes start, what is recorded of it, and when a crashed trial is started again."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from project.common.process_registry import read_run
+from project.common.processes import process_server
+from project.common.processes.identity import Role
+from project.training.launch import run
+from tests.helpers.training import compose
+
+pytestmark = pytest.mark.usefixtures("served")
+
+
+def trivial(folder: Path, *overrides: str) -> dict[str, Any]:
+    places = (f"paths.runs_dir={folder}/runs", f"paths.cache_dir={folder}/cache", "managers.directory.min_free_mb=0")
+    return compose("+experiment=trivial", "managers/wandb=disabled", "logger=none", *places, *overrides)
+
+
+def failing(folder: Path, *overrides: str) -> dict[str, Any]:
+    """A task that succeeds at the third try."""
+    config = trivial(folder, *overrides)
+    config["task"]["run"] = {"_target_": "tests.helpers.runs.fail_twice", "folder": str(folder)}
+    return config
+
+
+def run_dir_in(folder: Path) -> Path:
+    (only,) = (folder / "runs" / "trivial").iterdir()
+    return only
+
+
+def trial_records(folder: Path) -> list[Any]:
+    """Processes that were started as trials; each turned into rank 0 of 1."""
+    return [record for record in read_run(run_dir_in(folder)) if record.identity.role is Role.RANK]
+
+
+@pytest.mark.slow
+def test_a_fallback_is_one_warning_and_stands_in_the_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process_server, "is_possible", lambda: "this system cannot fork")
+    caplog.set_level(logging.WARNING)
+
+    outcome, _ = run(trivial(tmp_path))
+
+    end = json.loads((run_dir_in(tmp_path) / "outcome.json").read_text())
+    warnings = [r.getMessage() for r in caplog.records if "spawn is used" in r.getMessage()]
+    assert outcome.exit_code == 0
+    assert (end["start_method"], end["fallback"]) == ("spawn", "this system cannot fork")
+    assert len(warnings) == 1
+    assert "this system cannot fork" in warnings[0]
+
+
+@pytest.mark.slow
+def test_variables_that_are_read_at_import_make_a_trial_spawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    caplog.set_level(logging.WARNING)
+
+    outcome, _ = run(trivial(tmp_path))
+
+    said = [r.getMessage() for r in caplog.records if "HF_HUB_OFFLINE differ from" in r.getMessage()]
+    assert outcome.exit_code == 0
+    assert len(said) == 1
+    assert [record.start_method for record in trial_records(tmp_path)] == ["spawn"]
+
+
+def test_a_crashed_trial_is_started_again_as_often_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PROJECT_ALLOW", "tests.helpers.*")
+    caplog.set_level(logging.WARNING)
+    outcome, result = run(failing(tmp_path, "processes.max_restarts=2"))
+
+    assert outcome.exit_code == 0
+    assert result is not None
+    assert result["metrics"] == {"tries": 3.0}
+    assert [record.identity.attempt for record in trial_records(tmp_path)] == [1, 2, 3]
+    assert sum("restarted" in r.getMessage() for r in caplog.records) == 2
+
+
+def test_a_crashed_trial_is_not_started_again_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROJECT_ALLOW", "tests.helpers.*")
+    outcome, _ = run(failing(tmp_path))
+
+    assert outcome.exit_code == 1
+    assert outcome.cause == "OSError: try 1"
+    assert len(trial_records(tmp_path)) == 1
