@@ -40,8 +40,8 @@ class Place:
 
     def __post_init__(self) -> None:
         kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # users have compiled code
-        # Our processes let waiting OpenMP threads sleep. That alone would win the comparison with the bare script, which
-        # therefore gets the same: only the process tree is compared.
+        # Our processes let waiting OpenMP threads sleep. That alone would win against the bare script, so it gets the
+        # same, and only the process tree is compared.
         folders = {"XDG_STATE_HOME": str(self.folder / "state"), "XDG_CACHE_HOME": str(self.folder / "cache")}
         self.environ = QUIET_WAITING | kept | {"PYTHONPATH": str(ROOT)} | folders
 
