@@ -9,6 +9,8 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from project.common.files.atomic import write_json
 from project.common.files.layout import RunLayout
 from project.common.processes import linux
 from project.common.processes.identity import Identity, ProcessKey, Role
-from project.common.processes.outcome import Outcome
+from project.common.processes.outcome import Outcome, Status
 
 log = logging.getLogger(__name__)
 
@@ -161,15 +163,49 @@ def forget() -> None:
         _own = None
 
 
+@contextmanager
+def server_noted(run_dir: str, pid: int | None) -> Iterator[None]:
+    """Keeps a record of the process server, which knows no run itself; does nothing when there is none.
+
+    A server that lives on afterwards has done its part in this run; one that was killed is left without an outcome.
+    """
+    key = None if pid is None else ProcessKey.of(pid)
+    if key is None:
+        yield
+        return
+    now = time.time()
+    record = ProcessRecord(
+        key=key,
+        identity=Identity(role=Role.SERVER, run_dir=run_dir),
+        parent_pid=os.getpid(),
+        started=now,
+        history=[("serving", now)],
+        path=RunLayout(Path(run_dir)).process_record("server", key.pid),
+    )
+    _write_record(record)
+    try:
+        yield
+    finally:
+        if key.is_alive():
+            now = time.time()
+            record.history.append(("ended", now))
+            record.outcome = Outcome(status=Status.COMPLETED, exit_code=0).as_dict() | {"time": now, "step": None}
+            _write_record(record)
+
+
 def _write() -> None:
     global _last_written
     assert _own is not None
-    assert _own.path is not None
-    try:
-        write_json(_own.path, _own.as_dict(), durable=False)
-    except OSError as error:  # a full disk must not end a run whose record alone is lost
-        log.warning("process record %s could not be written: %s", _own.path.name, error)
+    _write_record(_own)
     _last_written = time.time()
+
+
+def _write_record(record: ProcessRecord) -> None:
+    assert record.path is not None
+    try:
+        write_json(record.path, record.as_dict(), durable=False)
+    except OSError as error:  # a full disk must not end a run whose record alone is lost
+        log.warning("process record %s could not be written: %s", record.path.name, error)
 
 
 def read_run(run_dir: str | os.PathLike[str]) -> list[ProcessRecord]:
@@ -245,8 +281,8 @@ def pointed_runs() -> list[LiveRun]:
 
 
 def living(run_dir: str | os.PathLike[str], *, below_main: bool = True) -> list[ProcessRecord]:
-    """Records of a run whose processes live on this machine."""
-    skipped = (Role.MAIN,) if below_main else ()
+    """Records of a run whose processes live on this machine; main and the server it owns only on wish."""
+    skipped = (Role.MAIN, Role.SERVER) if below_main else ()
     return [r for r in read_run(run_dir) if r.identity.role not in skipped and r.key.is_alive()]
 
 

@@ -169,9 +169,11 @@ class _Run:
 
     def _one_attempt(self, identity: Identity) -> Outcome:
         process_registry.set_state("supervising")
-        child = start_child(run_trial, self._handover(identity))
-        supervisor = Supervisor([child], on_message=self._on_message)
-        supervisor.run()
+        assert identity.run_dir is not None
+        with process_registry.server_noted(identity.run_dir, process_server.pid()):
+            child = start_child(run_trial, self._handover(identity))
+            supervisor = Supervisor([child], on_message=self._on_message)
+            supervisor.run()
         process_registry.set_state("closing")
         killed = end_subtree(identity.run_dir)
         if killed:
