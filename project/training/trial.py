@@ -8,7 +8,7 @@ from project.common import process_registry
 from project.common.errors import ChildFailedError, ConfigError
 from project.common.managers import get_cuda_manager
 from project.common.managers.process_init import ensure_process_initialized
-from project.common.processes import process_entry, stop
+from project.common.processes import parent_link, process_entry, stop
 from project.common.processes.handover import Handover, own_handover, set_handover
 from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.common.processes.outcome import Status, refusal_in
@@ -23,7 +23,7 @@ def check_config() -> None:
 
     handover = own_handover()
     assert handover is not None
-    process_entry.send("problems", check_heavy(handover.config) or _check_devices(handover.config))
+    parent_link.send("problems", check_heavy(handover.config) or _check_devices(handover.config))
 
 
 def _check_devices(config: dict[str, Any]) -> list[str]:
@@ -47,7 +47,7 @@ def run_trial() -> None:
         result = _as_rank(handover.config, handover.identity, world_size=1)
     else:
         result = _Ranks(handover, world_size).run()
-    process_entry.send("result", result)
+    parent_link.send("result", result)
 
 
 def run_inline(config: dict[str, Any], identity: Identity) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def run_rank_process() -> None:
 
     result = run_rank(handover.config)
     if handover.identity.rank == 0:
-        process_entry.send("result", result)
+        parent_link.send("result", result)
 
 
 def _as_rank(config: dict[str, Any], identity: Identity, *, world_size: int) -> dict[str, Any]:

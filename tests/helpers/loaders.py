@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from project.common.processes import process_entry, worker_watch
+from project.common.processes import parent_link, worker_watch
 from project.common.processes.identity import current_identity
 from project.common.processes.managed_process import ManagedContext
 from tests.helpers import probe
@@ -60,21 +60,21 @@ def read_epochs(n_rows: int, persistent: bool, n_epochs: int = 2) -> None:
     """Reads whole epochs, then leaves; sends the rows of each."""
     rows = loader(Rows(n_rows), persistent=persistent)
     for _ in range(n_epochs):
-        process_entry.send("epoch", sorted(int(row) for row in rows))
+        parent_link.send("epoch", sorted(int(row) for row in rows))
 
 
 def read_stream(seconds_after: float) -> None:
     """Reads a stream to its end and works on with its workers gone."""
     rows = [int(row) for row in loader(Stream())]
     time.sleep(seconds_after)
-    process_entry.send("rows", sorted(rows))
+    parent_link.send("rows", sorted(rows))
 
 
 def break_out(n_rows: int) -> None:
     """Leaves the epoch after one batch, with unread batches in the queues and the iterator alive."""
     iterator = iter(loader(Rows(n_rows), prefetch_factor=8, persistent=True))
-    process_entry.send("first", int(next(iterator)))
-    process_entry.send("left", time.monotonic())
+    parent_link.send("first", int(next(iterator)))
+    parent_link.send("left", time.monotonic())
 
 
 def read_slowly(folder: str, seconds: float = 0.0) -> None:
@@ -98,7 +98,7 @@ def read_lambda() -> None:
 def read_with_pinning_thread() -> None:
     """A loader whose batches go through torch's pinning thread, as far as this machine has one."""
     rows = sorted(int(row) for row in loader(Rows(6), pin_memory=True))
-    process_entry.send("rows", rows)
+    parent_link.send("rows", rows)
 
 
 def ignore_sigterm_in_worker(worker: int) -> None:
@@ -112,5 +112,5 @@ def fail_beside_stubborn_workers() -> None:
     rows = loader(Rows(1000, seconds=0.0), persistent=True, worker_init_fn=ignore_sigterm_in_worker)
     kept = iter(rows)
     next(kept)
-    process_entry.send("pid", os.getpid())
+    parent_link.send("pid", os.getpid())
     sys.exit(f"fails with {kept.__class__.__name__}")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from project.common.processes import process_entry, stop
+from project.common.processes import parent_link, stop
 from project.common.processes.handover import Handover, handed_config, inherited_identity, own_handover, process_environ
 from project.common.processes.identity import Identity, Role, current_identity
 from project.common.processes.managed_process import ManagedContext, ManagedProcess
@@ -39,7 +39,7 @@ def run_child(target: Callable[..., Any], handover: Handover, *args: Any) -> tup
 def send_facts() -> None:
     """Sends what a child can see of itself."""
     identity = current_identity()
-    process_entry.send(
+    parent_link.send(
         "facts",
         {
             "pid": os.getpid(),
@@ -59,8 +59,8 @@ def send_env_and_threads(name: str) -> None:
     """Sends one variable and torch's number of threads."""
     import torch
 
-    process_entry.send("env", os.environ.get(name))
-    process_entry.send("threads", torch.get_num_threads())
+    parent_link.send("env", os.environ.get(name))
+    parent_link.send("threads", torch.get_num_threads())
 
 
 def end_by(way: str) -> None:
@@ -150,11 +150,11 @@ def send_grandchild_facts() -> None:
     queue = _context().SimpleQueue()
     user = _context().Process(target=put_inherited, args=(queue, True))
     user.start()
-    process_entry.send("user", queue.get())
+    parent_link.send("user", queue.get())
     user.join()
     managed = ManagedContext(n_workers=2).Process(target=put_inherited, args=(queue,))
     managed.start()
-    process_entry.send("worker", queue.get())
+    parent_link.send("worker", queue.get())
     managed.join()
 
 
@@ -195,7 +195,7 @@ def log_and_print(words: str) -> None:
 
 def send_state(names: list[str]) -> None:
     """Sends which of the named modules are loaded."""
-    process_entry.send("loaded", [name for name in names if name in sys.modules])
+    parent_link.send("loaded", [name for name in names if name in sys.modules])
 
 
 def send_from_thread() -> None:
@@ -206,7 +206,7 @@ def send_from_thread() -> None:
     thread.join()
     process = result[0]
     time.sleep(0.5)
-    process_entry.send("alive", process.exitcode is None)
+    parent_link.send("alive", process.exitcode is None)
     process.kill()
     process.join()
 
@@ -220,8 +220,8 @@ def _start_sleeper() -> ManagedProcess:
 
 def ask() -> None:
     """Asks the parent and says what it heard."""
-    process_entry.send("question", "prune?")
-    process_entry.send("heard", process_entry.process_messages.take("answer", limit_s=10))
+    parent_link.send("question", "prune?")
+    parent_link.send("heard", parent_link.process_messages.take("answer", limit_s=10))
 
 
 def start_obedient_user_child(folder: str) -> None:
@@ -241,7 +241,7 @@ def _obey(folder: str) -> None:
 
 def send_session() -> None:
     """Sends the session that this process is in."""
-    process_entry.send("session", os.getsid(0))
+    parent_link.send("session", os.getsid(0))
 
 
 def end_with_managers(way: str, path: str) -> None:

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback
 from project.common.files.checkpoint_file import load_checkpoint_file
 from project.common.files.layout import RunLayout
 from project.common.managers.metrics import read_history
-from project.common.processes import process_entry, stop
+from project.common.processes import parent_link, stop
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, Role
 from project.common.processes.managed_process import ManagedProcess
@@ -123,7 +123,7 @@ def rank_entry() -> None:
     handover = own_handover()
     assert handover is not None
     record = run_rank(handover.config)
-    process_entry.send("result", record)
+    parent_link.send("result", record)
 
 
 @dataclass

@@ -15,9 +15,6 @@ from project.common.processes import children, interrupt, leftovers, linux, logs
 from project.common.processes.handover import Handover, set_by_imports, set_handover
 from project.common.processes.identity import Identity, Role, set_identity
 from project.common.processes.outcome import Outcome, outcome_of
-from project.common.processes.parent_link import process_messages, send
-
-__all__ = ["enter", "enter_early", "leave", "limit_threads", "process_messages", "send", "set_title"]
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +79,7 @@ def leave(outcome: Outcome) -> Outcome:
     elif outcome.cause:
         log.info("ends: %s", outcome.cause, extra={"terminal": False})
     process_registry.finish(outcome)
-    send("outcome", outcome.as_dict())
+    parent_link.send("outcome", outcome.as_dict())
     interrupt.uninstall()
     logs.tear_down()
     _exit_code = outcome.exit_code
