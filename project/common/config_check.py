@@ -4,15 +4,18 @@
 child. Both return one line per problem: `<key>: <what was found>; <what would do>`.
 """
 
+import logging
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from project.common.config_shape import RULES, check_answered, check_rules, check_shape, section
 from project.common.errors import ConfigError
 from project.common.manager_graph import ManagerGraph, parse_roles
 from project.common.plain_config import as_plain
-from project.common.signatures import accepts, describe, misfits, suggest
+from project.common.signatures import misfits, suggest
 from project.common.whitelist import authorize, find_harmful
 
 TOP_LEVEL_KEYS = (
@@ -24,43 +27,11 @@ START_METHODS = ("auto", "forkserver", "spawn")
 
 _PLAIN = (str, int, float, bool, type(None))
 
+# Settings of the trainer that managers answer, or that would hold for this process from now on.
+_NOT_TRIED = ("accelerator", "devices", "num_nodes", "strategy", "deterministic", "benchmark")
+
 # Nodes below these keys are built as they stand; code adds arguments to all others when it builds them.
 _COMPLETE = ("callbacks", "logger")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rule:
-    """What a plain setting may be: a type, and for numbers the least value; or one of some words."""
-
-    kind: Any
-    least: float | None = None
-    words: tuple[str, ...] = ()
-
-
-_COUNT = _Rule(kind=int, least=1)
-_COUNT_OR_NONE = _Rule(kind=int | None, least=1)
-_AMOUNT_OR_NONE = _Rule(kind=float | None, least=0)
-_RULES: Mapping[str, _Rule] = {
-    "name": _Rule(kind=str),
-    "seed": _Rule(kind=int, least=0),
-    "tags": _Rule(kind=list[str] | None),
-    "objective.metric": _Rule(kind=str),
-    "processes.deadline_s": _Rule(kind=float, least=1),
-    "processes.close_timeout_s": _AMOUNT_OR_NONE,
-    "processes.stall_timeout_s": _AMOUNT_OR_NONE,
-    "processes.max_restarts": _Rule(kind=int, least=0),
-    "processes.threads": _Rule(kind=int | None, least=1, words=("auto",)),
-    "processes.inline": _Rule(kind=bool),
-    "trainer.devices": _Rule(kind=int | list[int], least=1, words=("auto",)),
-    "trainer.num_nodes": _COUNT,
-    "trainer.max_epochs": _Rule(kind=int | None, least=-1),
-    "trainer.max_steps": _Rule(kind=int, least=-1),
-    "trainer.gradient_clip_val": _AMOUNT_OR_NONE,
-    "loader.batch_size": _COUNT_OR_NONE,
-    "loader.effective_batch_size": _COUNT_OR_NONE,
-    "loader.num_workers": _Rule(kind=int | None, least=0, words=("auto",)),
-    "loader.prefetch_factor": _COUNT_OR_NONE,
-}
 
 
 def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) -> list[str]:
@@ -77,6 +48,8 @@ def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) ->
             raise
         first_line = str(error).partition("\n")[0]
         return [f"{error.full_key}: {first_line}; correct the reference, or give the value that it refers to"]
+    if problems := list(check_shape(config)):
+        return problems
     checks: tuple[Callable[[Mapping[str, Any]], Iterable[str]], ...] = (
         lambda config: _check_top_level(config, (*TOP_LEVEL_KEYS, *extra_keys)),
         _check_missing,
@@ -86,7 +59,8 @@ def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) ->
         _check_processes,
         _check_roles,
         _check_start_method,
-        _check_rules,
+        check_rules,
+        check_answered,
         _check_objective,
         _check_resume,
     )
@@ -140,16 +114,16 @@ def _check_plain(config: Any, key: str = "") -> Iterator[str]:
 
 
 def _check_processes(config: Mapping[str, Any]) -> Iterator[str]:
-    known = [key.partition(".")[2] for key in _RULES if key.startswith("processes.")]
+    known = [key.partition(".")[2] for key in RULES if key.startswith("processes.")]
     known += _CHOICES_OF_PROCESSES
-    for name in _section(config, "processes"):
+    for name in section(config, "processes"):
         if name not in known and name != "allow":  # which `find_harmful` refuses with the reason
             yield f"processes.{name}: is no setting of processes; {suggest(name, known)}"
 
 
 def _check_roles(config: Mapping[str, Any]) -> Iterator[str]:
     managers = config.get("managers") or {}
-    for name, roles in (_section(config, "processes").get("roles") or {}).items():
+    for name, roles in (section(config, "processes").get("roles") or {}).items():
         if name not in managers:
             yield f"processes.roles.{name}: there is no manager of this name; {suggest(name, managers)}"
         elif roles is not None:
@@ -160,7 +134,7 @@ def _check_roles(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_start_method(config: Mapping[str, Any]) -> Iterator[str]:
-    method = _section(config, "processes").get("start_method", "auto")
+    method = section(config, "processes").get("start_method", "auto")
     if method == "fork":
         yield (
             "processes.start_method: 'fork' copies locks, threads and CUDA's state half-way, so children hang or fail; "
@@ -170,30 +144,9 @@ def _check_start_method(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"processes.start_method: {method!r} is no start method; use {', '.join(START_METHODS)}"
 
 
-def _check_rules(config: Mapping[str, Any]) -> Iterator[str]:
-    for key, rule in _RULES.items():
-        section, _, name = key.rpartition(".")
-        values = _section(config, section) if section else config
-        if name in values and not _obeys(rule, values[name]) and values[name] != "???":
-            yield f"{key}: {values[name]!r} does not fit; use {_describe_rule(rule)}"
-
-
-def _obeys(rule: _Rule, value: Any) -> bool:
-    if isinstance(value, str) and value in rule.words:
-        return True
-    if not accepts(rule.kind, value):
-        return False
-    return not (isinstance(value, (int, float)) and rule.least is not None and value < rule.least)
-
-
-def _describe_rule(rule: _Rule) -> str:
-    kinds = " or ".join((describe(rule.kind), *rule.words))
-    return kinds if rule.least is None else f"{kinds}, at least {rule.least:g}"
-
-
 def _check_objective(config: Mapping[str, Any]) -> Iterator[str]:
-    mode = _section(config, "objective").get("mode", "max")
-    if mode not in {"min", "max", "???"}:
+    mode = section(config, "objective").get("mode", "max")
+    if mode not in ("min", "max", "???"):
         yield f"objective.mode: {mode!r} is neither; use min or max"
 
 
@@ -201,11 +154,18 @@ def _check_resume(config: Mapping[str, Any]) -> Iterator[str]:
     resume = config.get("resume", "auto")
     if not isinstance(resume, str) or not resume:
         yield f"resume: {resume!r} does not fit; use auto, never or a run's folder"
-    elif resume not in {"auto", "never", "???"} and not Path(resume).is_dir():
+    elif resume not in {"auto", "never", "???"} and not _exists(resume, Path.is_dir):
         yield f"resume: there is no folder '{resume}'; use auto, never or a run's folder"
     checkpoint = config.get("ckpt_path")
-    if checkpoint is not None and checkpoint != "???" and not Path(str(checkpoint)).is_file():
+    if checkpoint is not None and checkpoint != "???" and not _exists(str(checkpoint), Path.is_file):
         yield f"ckpt_path: there is no file '{checkpoint}'; give a checkpoint, or null for a new start"
+
+
+def _exists(path: str, kind: Callable[[Path], bool]) -> bool:
+    try:
+        return kind(Path(path).expanduser())
+    except OSError:  # a name that no file can have, or a folder that may not be read
+        return False
 
 
 def _find_nodes(value: Any, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -232,14 +192,29 @@ def _check_node(key: str, node: Mapping[str, Any]) -> list[str]:
 
 
 def _check_trainer(config: Mapping[str, Any]) -> list[str]:
-    settings = config.get("trainer") or {}
+    settings = section(config, "trainer")
     if not settings or "_target_" in settings:
         return []
     from lightning.pytorch import Trainer
 
-    return misfits("trainer", Trainer, settings, given_later=None)
+    if problems := misfits("trainer", Trainer, settings, given_later=None):
+        return problems
+    tried = {key: value for key, value in settings.items() if key not in _NOT_TRIED}
+    try:
+        with _quiet():
+            Trainer(**tried, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
+    except Exception as error:  # noqa: BLE001 - whatever Lightning's parsing of a value comes upon
+        return [f"trainer: Lightning refuses it: {' '.join(str(error).split())}"]
+    return []
 
 
-def _section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = config.get(key)
-    return value if isinstance(value, Mapping) else {}
+@contextmanager
+def _quiet() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

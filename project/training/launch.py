@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from project.common import process_registry
 from project.common.config_check import check_light
+from project.common.config_shape import check_complete
 from project.common.errors import ChildFailedError, ConfigError, ProcessServerError, ProjectError
 from project.common.files.run_folder import RunFolder, choose_run_folder
 from project.common.plain_config import as_plain
@@ -58,7 +59,7 @@ def run(config: Mapping[str, Any], *, overrides: list[str] | None = None) -> tup
     logs.set_up_terminal()
     try:
         config = as_plain(config)
-        problems = check_light(config)
+        problems = check_light(config) or check_complete(config)
         if problems:
             raise ConfigError(*problems)
         with signals.noted(deadline_s=config["processes"]["deadline_s"]):

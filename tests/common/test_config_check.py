@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from project.common.config_check import check_light, require_no_problems
+from project.common.config_check import TOP_LEVEL_KEYS, check_light, require_no_problems
+from project.common.config_shape import check_complete
 from project.common.errors import ConfigError
 from project.common.whitelist import ALLOW_VARIABLE
 from tests.helpers import managers as doubles
@@ -99,12 +100,57 @@ def good_config() -> dict[str, Any]:
         ({"resume": "/no/such/run"}, "resume: there is no folder '/no/such/run'; use auto, never or a run's folder"),
         ({"ckpt_path": "/no/such.ckpt"}, "ckpt_path: there is no file '/no/such.ckpt'; give a checkpoint, or null"),
         ({"callbacks": {"x": {"_target_": "os.system"}}}, "callbacks.x._target_: 'os.system' may not be called"),
+        ({"trainer": 5}, "trainer: 5 does not fit; use keys with values, as conf/trainer/ has them"),
+        ({"processes": None}, "processes: None does not fit; use keys with values"),
+        ({"callbacks": {"x": 5}}, "callbacks.x: 5 does not fit; give it a _target_, or null to leave it out"),
+        ({"logger": ["csv"]}, "logger: ['csv'] does not fit; use names with a _target_ each, or logger=none"),
+        ({"processes": {"roles": "all"}}, "processes.roles: 'all' does not fit; use managers' names with a list"),
+        ({"processes": {"roles": {"ground": 3}}}, "processes.roles.ground: 3 does not fit; use a list of roles"),
+        (
+            {"processes": {"deadline_s": float("nan")}},
+            "processes.deadline_s: nan does not fit; use a number",
+        ),
+        (
+            {"loader": {"num_workers": "auto"}},
+            "loader.num_workers: 'auto' does not fit; use a whole number",
+        ),
+        ({"loader": {"num_workers_eval": None}}, "loader.num_workers_eval: None does not fit; use a whole number"),
+        (
+            {"loader": {"num_workers": 5000}},
+            "loader.num_workers: 5000 does not fit; use a whole number, at least 0",
+        ),
+        ({"trainer": {"devices": 10**6}}, "trainer.devices: 1000000 does not fit; use a whole number or a list"),
+        ({"processes": {"threads": 10**6}}, "processes.threads: 1000000 does not fit; use a whole number"),
+        ({"seed": 2**32}, "seed: 4294967296 does not fit; use a whole number, at least 0 and at most 4294967295"),
+        ({"paths": {"runs_dir": ""}}, "paths.runs_dir: '' does not fit; use text"),
+        ({"objective": {"mode": ["max"]}}, "objective.mode: ['max'] is neither; use min or max"),
+        ({"resume": "a" * 5000}, "resume: there is no folder 'aaa"),
+        ({"ckpt_path": "a" * 5000}, "ckpt_path: there is no file 'aaa"),
+        ({"trainer": {"precision": 16}}, "trainer.precision: is decided by managers.amp.dtype; remove it"),
+        ({"trainer": {"logger": True}}, "trainer.logger: is decided by the group logger; remove it"),
     ],
 )
 def test_a_problem_is_named_with_its_key_and_what_would_do(sections: dict[str, Any], problem: str) -> None:
     (found,) = light(**sections)
 
     assert found.startswith(problem)
+
+
+@pytest.mark.parametrize("value", [None, True, 1, float("nan"), "x", "", [], [[1]], {}, {1: 2}, {"_target_": []}])
+@pytest.mark.parametrize("key", [*TOP_LEVEL_KEYS, "processes.roles", "trainer.devices", "managers.ground"])
+def test_no_value_of_any_kind_is_more_than_a_check_can_bear(key: str, value: Any) -> None:
+    """A section that was no section ended in a traceback of the check itself."""
+    config = good_config()
+    above, _, name = key.rpartition(".")
+    (config[above] if above else config)[name] = value
+
+    assert all(isinstance(problem, str) for problem in check_light(config))
+
+
+def test_each_key_that_a_run_reads_is_missed() -> None:
+    """Without one the run made its folder and crashed with a KeyError."""
+    assert "loader.timeout_s: is missing; give it a value, as conf/loader does" in check_complete(good_config())
+    assert "task: is missing; give it, as conf/config.yaml does" in check_complete(good_config())
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,14 @@ def test_a_good_configuration_has_no_problems() -> None:
             "task.model._target_: 'torch.nn.modules.module.torch.load' leads to torch.serialization.load",
         ),
         (
+            {"trainer": {"max_time": "soon"}},
+            "trainer: Lightning refuses it: `Timer(duration='soon')` is not a valid duration.",
+        ),
+        (
+            {"trainer": {"limit_val_batches": 1.5}},
+            "trainer: Lightning refuses it: You have passed invalid value 1.5 for limit_val_batches",
+        ),
+        (
             {"trainer": {"max_epoch": 1}},
             "trainer.max_epoch: Trainer takes no 'max_epoch'; did you mean 'max_epochs'?",
         ),
