@@ -19,6 +19,7 @@ from project.common.processes import logs, process_server, signals, stop
 from project.common.processes.handover import Handover, process_environ, share_identity
 from project.common.processes.identity import Identity, ProcessKey, Role, current_identity, set_identity
 from project.common.processes.outcome import Outcome, Status, outcome_of, refusal_in
+from project.common.processes.stall_watch import StallWatch
 from project.common.processes.supervision import Child, Supervisor, end_subtree, start_child
 from project.training import report
 from project.training.trial import check_config, run_trial
@@ -173,7 +174,9 @@ class _Run:
         assert identity.run_dir is not None
         with process_registry.server_noted(identity.run_dir, process_server.pid()):
             child = start_child(run_trial, self._handover(identity))
-            supervisor = Supervisor([child], on_message=self._on_message)
+            limit_s = self.config["processes"]["stall_timeout_s"]
+            watch = None if limit_s is None else StallWatch(identity.run_dir, limit_s=limit_s)
+            supervisor = Supervisor([child], on_message=self._on_message, stall_watch=watch)
             supervisor.run()
         process_registry.set_state("closing")
         killed = end_subtree(identity.run_dir)
@@ -181,6 +184,8 @@ class _Run:
             log.warning("did not end by themselves and were killed: %s", ", ".join(killed))
         if supervisor.server_lost:
             log.warning("the process server was killed, and every process with it")
+        if supervisor.stalled:
+            return Outcome(status=Status.CRASHED, exit_code=1, cause=supervisor.stalled)
         return _outcome_of_trial(child)
 
     def _on_message(self, child: Child, kind: str, data: Any) -> None:

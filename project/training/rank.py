@@ -33,8 +33,9 @@ from project.training.rng import seed_process
 
 log = logging.getLogger(__name__)
 
-# The group's own limit when no stall watch is set; with one, the watch names the rank before the group gives up.
+# The group's own limit when no stall watch is set. With one, the watch names the rank long before the group gives up.
 _GROUP_TIMEOUT_S = 1800.0
+_GROUP_PATIENCE = 2.0
 
 
 def run_rank(config: dict[str, Any]) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def _run_training(config: dict[str, Any]) -> dict[str, Any]:
         identity,
         run_dir=get_directory_manager().run_dir,
         has_cuda=cuda.accelerator == "cuda",
-        timeout_s=config["processes"]["stall_timeout_s"] or _GROUP_TIMEOUT_S,
+        timeout_s=(config["processes"]["stall_timeout_s"] or 0.0) * _GROUP_PATIENCE or _GROUP_TIMEOUT_S,
     )
     with group:
         return Training(config, identity).run()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from project.common import process_registry
 from project.common.processes import parent_link, stop
 from project.common.processes.handover import Handover, handed_config, inherited_identity, own_handover, process_environ
 from project.common.processes.identity import Identity, Role, current_identity
@@ -260,3 +261,17 @@ def hold_semaphores(started: str) -> None:
     kept = [_context().Lock() for _ in range(3)]
     ignore_requests(started)
     del kept
+
+
+def step_then_hang(n_steps: int) -> None:
+    """Makes `n_steps` steps and hangs; a negative number makes as many and returns, 0 prepares and returns."""
+    if n_steps == 0:
+        process_registry.set_state("building managers")
+        time.sleep(1.5)
+        return
+    process_registry.set_state("training")
+    for step in range(1, abs(n_steps) + 1):
+        process_registry.heartbeat(step)
+        time.sleep(0.1 if n_steps < 0 else 1.1)  # a record is written once a second
+    while n_steps > 0:
+        time.sleep(60)

@@ -13,6 +13,8 @@ from project.common.errors import ConfigError, ProcessBoundaryError
 
 log = logging.getLogger(__name__)
 
+# A slip of the keyboard must not start a million processes.
+MOST_CPU_RANKS, CPU_RANKS_PER_CORE = 16, 4
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # Without it CUDA counts the fastest device as 0 and NVML the first on the bus: the numbers would not agree.
 ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -121,12 +123,15 @@ def check_devices(
     Args:
         requested: As in `trainer.devices`.
         accelerator: cpu, cuda or mps.
-        n_available: How many devices of that kind are visible; ignored on the CPU, where any number will do.
+        n_available: How many devices of that kind are visible; ignored on the CPU, where ranks share the cores.
 
     Raises:
-        ConfigError: When there are not as many.
+        ConfigError: When there are not as many; on the CPU, when so many ranks would bring the machine down.
     """
     if accelerator == "cpu":
+        most = max(MOST_CPU_RANKS, CPU_RANKS_PER_CORE * n_cores)
+        if isinstance(requested, int) and requested > most:
+            raise ConfigError(f"trainer.devices: {requested} ranks on {n_cores} cores; use at most {most}")
         numbers = device_numbers(requested, 1)
         many = len(numbers) > n_cores
         return numbers, f"{len(numbers)} CPU ranks share {n_cores} cores: it works, but slowly" if many else None

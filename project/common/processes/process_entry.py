@@ -15,6 +15,7 @@ from project.common.processes import children, interrupt, leftovers, linux, logs
 from project.common.processes.handover import Handover, set_by_imports, set_handover
 from project.common.processes.identity import Identity, Role, set_identity
 from project.common.processes.outcome import Outcome, outcome_of
+from project.common.processes.stall_watch import STACKS_SIGNAL
 
 log = logging.getLogger(__name__)
 
@@ -112,10 +113,13 @@ def set_title(identity: Identity) -> None:
 
 
 def _enable_faulthandler(identity: Identity) -> None:
-    """A fatal signal leaves the stacks of all threads in the process's own log."""
+    """A fatal signal, or SIGQUIT, leaves the stacks of all threads in the process's own log."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logs.AppendHandler) and handler.path.name.startswith(identity.label):
-            faulthandler.enable(file=os.dup(handler.fileno()), all_threads=True)  # outlives the handler
+            file = os.dup(handler.fileno())  # outlives the handler
+            faulthandler.enable(file=file, all_threads=True)
+            if STACKS_SIGNAL is not None:
+                faulthandler.register(STACKS_SIGNAL, file=file, all_threads=True)
 
 
 def limit_threads(threads: int | None) -> None:

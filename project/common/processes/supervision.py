@@ -16,6 +16,7 @@ from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, ProcessKey
 from project.common.processes.managed_process import ManagedProcess
 from project.common.processes.outcome import Outcome, Status, describe_exit
+from project.common.processes.stall_watch import StallWatch
 
 log = logging.getLogger(__name__)
 
@@ -107,10 +108,14 @@ class Supervisor:
     Args:
         children: What to watch.
         on_message: Called with (child, kind, data) for every message but the outcome.
+        stall_watch: Looks for ranks that make no progress; None leaves that to somebody above.
+        stalled: What it found.
     """
 
     children: Sequence[Child]
     on_message: Callable[[Child, str, Any], None] = lambda child, kind, data: None
+    stall_watch: StallWatch | None = None
+    stalled: str | None = None
     first_failure: Child | None = None
     server_lost: bool = False
     _told: stop.StopRequest | None = None
@@ -139,11 +144,11 @@ class Supervisor:
 
     def _turn(self) -> None:
         self._obey()
+        self._look_for_stalls()
         living = self._living()
         sources: list[Any] = [self._wake[0], *(child.process.sentinel for child in living)]
         sources += [child.control for child in living if child.control is not None]
-        timeout = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
-        ready = wait(sources, timeout)
+        ready = wait(sources, self._timeout())
         if self._wake[0] in ready:
             os.read(self._wake[0], 4096)
         for child in living:
@@ -154,6 +159,17 @@ class Supervisor:
                 self._ended(child)
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_the_rest()
+
+    def _timeout(self) -> float | None:
+        if self._kill_at is not None:
+            return max(0.0, self._kill_at - time.monotonic())
+        return None if self.stall_watch is None else self.stall_watch.seconds_to_next()
+
+    def _look_for_stalls(self) -> None:
+        if self.stall_watch is not None and self._kill_at is None:
+            self.stalled = self.stall_watch.check()
+            if self.stalled is not None:
+                self._tell(self.stalled, exit_code=1, deadline=time.monotonic() + AFTER_CRASH_S)
 
     def _obey(self) -> None:
         """Hands a new request of our own parent, or of a signal, down to the children."""

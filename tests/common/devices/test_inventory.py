@@ -147,3 +147,8 @@ def test_choosing_devices_after_a_tensor_on_one_is_refused() -> None:
 
     with pytest.raises(ProcessBoundaryError, match="CUDA is initialised already"):
         inventory.show_only(["0"])
+
+
+def test_more_ranks_than_a_machine_can_bear_are_refused_before_a_list_of_them_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"trainer\.devices: 1000000 ranks on 2 cores; use at most 16"):
+        check_devices(1_000_000, accelerator="cpu", n_available=0, n_cores=2)
