@@ -42,8 +42,7 @@ def main(settings: dict[str, Any]) -> None:
         if os.getppid() != settings["parent"]:
             return
     _set_title(settings["title"])
-    server = os.getpid()  # asked here: in a child it would be a stranger's, if the server has died by then
-    os.register_at_fork(after_in_child=lambda: _enter_child(server))
+    os.register_at_fork(before=_note_forker, after_in_child=_enter_child)
     os.environ.update(handover.process_environ())
     began, environ = time.monotonic(), dict(os.environ)
     with _Lifeline(settings["alive_fd"]):
@@ -68,10 +67,19 @@ def main(settings: dict[str, Any]) -> None:
     mp_internals.serve(settings)
 
 
-def _enter_child(server: int) -> None:
-    """First thing in every forked child, before it has even read what it is for."""
-    linux.die_with_parent()
-    if os.getppid() != server:
+_forker = threading.local()  # a forked child keeps what the thread that forked has here
+
+
+def _note_forker() -> None:
+    # Asked before the fork: in a child the parent would be a stranger, if the forker has died by then.
+    _forker.pid, _forker.is_main = os.getpid(), threading.current_thread() is threading.main_thread()
+
+
+def _enter_child() -> None:
+    """First thing in every forked child, before it has even read what it is for; also in what user code forks there."""
+    if _forker.is_main:  # the kernel's parent is a thread, and others end before their process does
+        linux.die_with_parent()
+    if os.getppid() != _forker.pid:
         os._exit(1)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from project.common.processes import process_server
 from project.common.processes.handover import process_environ
-from tests.helpers import processes
+from tests.helpers import forks, processes
 from tests.helpers.mains import run_main
 from tests.helpers.processes import handover_for, run_child
 from tests.helpers.tree import ROOT
@@ -193,3 +193,12 @@ def test_says_why_it_is_not_possible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_report_is_plain_data(served: int) -> None:
     assert json.loads(json.dumps(process_server.wait_until_ready()))
+
+
+@pytest.mark.usefixtures("served")
+def test_what_a_process_of_the_tree_forks_by_itself_lives() -> None:
+    """The server's check that it is the parent ran in grandchildren, too, and ended each at once with exit code 1."""
+    child, messages = run_child(forks.send_exit_codes, handover_for("forkserver"))
+
+    assert child.exit_code == 0
+    assert messages["codes"] == {"main": 7, "thread": 7, "multiprocessing": 7}
