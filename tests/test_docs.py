@@ -15,6 +15,7 @@ PAGES = sorted(["README.md", "ARCHITECTURE.md", *(str(p.relative_to(ROOT)) for p
 MADE = (
     "conf/local/",
     "conf/experiment/x.yaml",
+    "conf/task/x.yaml",
     "runs/",
     "logs/",
     "checkpoints/",

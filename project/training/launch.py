@@ -116,7 +116,7 @@ class _Run:
             self._prepare(folder, identity)
             outcome = self._inline(identity) if inline else self._with_restarts(identity)
             self._finish(folder, outcome)
-        report.print_end(outcome, self.result, layout=folder.layout)
+        report.print_end(outcome, self.result, layout=folder.layout, resume=self.config["resume"])
         return outcome, self.result
 
     def _check_in_child(self) -> None:

@@ -81,7 +81,7 @@ def git_commit() -> str | None:
     return found.stdout.strip()
 
 
-def print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLayout) -> None:
+def print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLayout, resume: str) -> None:
     """Prints the metrics and the folder of a completed run last; of another one its cause, once."""
     if outcome.status is Status.COMPLETED:
         print_metrics(result or {})
@@ -90,7 +90,8 @@ def print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLay
     print(f"run folder: {layout.run_dir}", file=sys.stderr)
     last = layout.checkpoint("last")
     if last.exists():
-        print(f"last checkpoint: {last}; the same command goes on from it", file=sys.stderr)
+        way = f"resume={layout.run_dir}" if resume == "never" else "the same command"
+        print(f"last checkpoint: {last}; {way} goes on from it", file=sys.stderr)
     if outcome.traceback and outcome.exception and outcome.exit_code != 2:
         print(f"the traceback is in {layout.run_log}", file=sys.stderr)
     print(f"{outcome.status}: {outcome.cause}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Weights & Biases: one run per trial, opened in rank 0 at the first value, ended with the exit code of the trial."""
 
 import logging
+import multiprocessing.util
 import netrc
 import os
 import secrets
@@ -151,6 +152,7 @@ class WandbManager(BaseProcessManager):
         os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
+        _remove_scratch_at_end()
         settings = wandb.Settings(
             console="off", disable_git=True, disable_code=True, x_disable_stats=self.mode == "offline", silent=True,
             finish_timeout=self._finish_timeout_s,
@@ -184,6 +186,15 @@ class WandbManager(BaseProcessManager):
         if self._hooks is not None:
             sys.excepthook, sys.exit = self._hooks
             self._hooks = None
+
+
+def _remove_scratch_at_end() -> None:
+    """W&B makes two folders when it is imported and leaves them to `atexit`, which started processes do not run."""
+    from wandb.sdk.artifacts.artifact import Artifact
+    from wandb.sdk.data_types._private import MEDIA_TMP
+
+    for folder in (MEDIA_TMP, Artifact._TMP_DIR):
+        multiprocessing.util.Finalize(folder, folder.cleanup, exitpriority=0)
 
 
 class _NoRun:

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -73,6 +74,16 @@ def test_closing_without_a_verdict_is_a_success(tmp_path: Path) -> None:
     assert in_rank(log_and_close, tmp_path / "run") == 0
 
     assert exit_codes(tmp_path / "run") == [0]
+
+
+def test_no_folder_stays_among_the_temporary_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B's two stayed after every run: they are removed by `atexit`, which started processes do not run."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+
+    assert in_rank(log_and_close, tmp_path / "run") == 0
+
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_another_attempt_has_the_same_id_and_says_what_was_left_open(tmp_path: Path) -> None:
