@@ -63,6 +63,7 @@ def test_main_refuses_what_it_can_see_without_torch(tmp_path: Path, override: st
 
 
 HEAVY = {
+    "managers.directory.min_free_mb=1000000000": "managers.directory.min_free_mb: ",
     "task.optimizer.lr=fast": "task.optimizer.lr: 'fast' does not fit; use a number",
     "+trainer.max_epoch=3": "trainer.max_epoch: Trainer takes no 'max_epoch'; did you mean 'max_epochs'?",
     "+task.model.widht=3": "task.model.widht: text_classifier takes no 'widht'; did you mean 'width'?",
@@ -104,6 +105,23 @@ def test_nothing_but_plain_data_may_be_handed_to_processes(tmp_path: Path) -> No
     assert refused(config) == [
         "user.layers.1: lock is no plain value; use text, numbers, true, false, null, lists and dicts"
     ]
+
+
+BUILT = {
+    "task.model.width=7": "managers.model.model: width: 7 is not a multiple of 32; use 32, 64, 96, 128, ... (",
+    "task.optimizer.lr=-1": "task.optimizer: Invalid learning rate: -1 (",
+    "callbacks.checkpoint.mode=most": "callbacks.checkpoint: mode: 'most' is neither; use min or max (",
+    "callbacks.checkpoint.every_n_steps=0": "callbacks.checkpoint: every_n_steps: 0 is no distance; use 1 or more",
+    "logger.csv.file_name=checkpoints/last.ckpt": "logger.csv: file_name: 'checkpoints/last.ckpt' would lie elsewhere",
+}
+
+
+@pytest.mark.parametrize(("override", "text"), BUILT.items(), ids=BUILT.keys())
+def test_a_value_that_its_target_refuses_is_no_half_made_run(tmp_path: Path, override: str, text: str) -> None:
+    """It was a crash with a traceback, and a folder that the next command went on in."""
+    (problem,) = refused(tiny_config(tmp_path, "trainer.max_epochs=1", "resume=never", "logger=csv", override))
+
+    assert problem.startswith(text)
 
 
 @pytest.mark.parametrize("devices", [1, 2])

@@ -1,6 +1,8 @@
 """The exceptions of this project; all share `ProjectError`."""
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class ProjectError(Exception):
@@ -48,3 +50,17 @@ class ProcessServerError(ProjectError):
 
 class ChildFailedError(ProjectError):
     """Raised in a parent when a process below it failed; the text names role, pid and cause."""
+
+
+@contextmanager
+def refused_by(key: str) -> Iterator[None]:
+    """Lets a `ValueError` of what the configuration names at `key` be a refusal of the configuration.
+
+    Only for building, before any work: Python raises it for an argument of the right type and an impossible value.
+    """
+    try:
+        yield
+    except ValueError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"{key}: {text} ({place.filename}, line {place.lineno})") from error

@@ -8,6 +8,7 @@ from typing import Any
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import Logger
 
+from project.common.errors import refused_by
 from project.common.files.secrets import mask_config
 from project.common.managers import (
     get_amp_manager,
@@ -78,7 +79,17 @@ def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) ->
 
 def make_loggers(config: Mapping[str, Any]) -> list[Logger]:
     """The history, and what the `logger` group adds."""
-    return [HistoryLogger(), *(instantiate(node) for node in config["logger"].values() if node is not None)]
+    return [HistoryLogger(), *instantiate_all("logger", config["logger"])]
+
+
+def instantiate_all(key: str, nodes: Mapping[str, Any]) -> list[Any]:
+    """What a group of nodes describes, but for those that are null."""
+    built = []
+    for name, node in nodes.items():
+        if node is not None:
+            with refused_by(f"{key}.{name}"):
+                built.append(instantiate(node))
+    return built
 
 
 def make_trainer(

@@ -63,6 +63,12 @@ class Checkpoints(Checkpoint):
         every_n_steps: int | None = None,
         every_s: float | None = None,
     ) -> None:
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode: '{mode}' is neither; use min or max")
+        if every_n_steps is not None and every_n_steps < 1:
+            raise ValueError(f"every_n_steps: {every_n_steps} is no distance; use 1 or more, or null")
+        if every_s is not None and not every_s >= 0:
+            raise ValueError(f"every_s: {every_s} is no time; use 0 or more, or null")
         self.monitor = monitor
         self.mode = mode
         self.every_n_steps = every_n_steps

@@ -61,6 +61,8 @@ class CsvLogger(ManagedLogger):
 
     def __init__(self, *, file_name: str = "metrics.csv") -> None:
         super().__init__()
+        if Path(file_name).name != file_name or not file_name.endswith(".csv"):
+            raise ValueError(f"file_name: '{file_name}' would lie elsewhere, or on another file; use a name in .csv")
         self._file_name = file_name
 
     @rank_zero_only

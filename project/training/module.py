@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
-from project.common.errors import ConfigError
+from project.common.errors import ConfigError, refused_by
 from project.common.whitelist import instantiate
 from project.training.split_metrics import SplitMetrics
 
@@ -111,7 +111,8 @@ class Module(LightningModule):
             logger.log_metrics({"epoch": self.current_epoch, **values}, step=self.global_step)
 
     def configure_optimizers(self) -> "OptimizerLRScheduler":
-        optimizer = instantiate(self._optimizer, _partial_=True)(parameter_groups(self.model))
+        with refused_by("task.optimizer"):
+            optimizer = instantiate(self._optimizer, _partial_=True)(parameter_groups(self.model))
         if self._scheduler is None:
             return optimizer
         scheduler = make_scheduler(

@@ -24,7 +24,7 @@ from project.common.processes.identity import Identity, current_identity
 from project.common.processes.stop import StopRequested, raise_if_stop_requested
 from project.common.whitelist import instantiate
 from project.training.baselines import baseline_metrics
-from project.training.build import make_loggers, make_module, make_trainer, quiet_libraries
+from project.training.build import instantiate_all, make_loggers, make_module, make_trainer, quiet_libraries
 from project.training.callback import STEP_METRICS, ProcessCallback
 from project.training.checkpoint import Checkpoints
 from project.training.datamodule import DataModule, optimizer_steps
@@ -121,7 +121,7 @@ class Training:
         self.module = make_module(config, total_steps=self._total_steps())
         self._check_objective()
         get_batch_manager().refuse_single_rows(self.module, self.datamodule.train_sampler)
-        callbacks = [instantiate(node) for node in config["callbacks"].values() if node is not None]
+        callbacks = instantiate_all("callbacks", config["callbacks"])
         self.checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
         callbacks.append(ProcessCallback(config=config, checkpoints=self.checkpoints))
         self.trainer = make_trainer(

@@ -6,7 +6,7 @@ from typing import Any
 
 from project.common import process_registry
 from project.common.errors import ChildFailedError, ConfigError
-from project.common.managers import get_cuda_manager
+from project.common.managers import get_cuda_manager, get_directory_manager
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.processes import parent_link, process_entry, stop
 from project.common.processes.handover import Handover, own_handover, set_handover
@@ -23,13 +23,16 @@ def check_config() -> None:
 
     handover = own_handover()
     assert handover is not None
-    parent_link.send("problems", check_heavy(handover.config) or _check_devices(handover.config))
+    parent_link.send("problems", check_heavy(handover.config) or _check_machine(handover.config))
 
 
-def _check_devices(config: dict[str, Any]) -> list[str]:
-    if not (config.get("managers") or {}).get("cuda"):
+def _check_machine(config: dict[str, Any]) -> list[str]:
+    if not config["managers"].get("cuda"):
         return []
     ensure_process_initialized(config)
+    space = get_directory_manager().check()
+    if not space.ok:
+        return [f"managers.directory.min_free_mb: {space.reason}; free some, or give another paths.runs_dir"]
     try:
         get_cuda_manager().n_devices(config["trainer"]["devices"])
     except ConfigError as error:

@@ -151,7 +151,7 @@ def load_checkpoint_file(path: str | os.PathLike[str], *, weights_only: bool = T
         state = torch.load(path, map_location="cpu", weights_only=weights_only)
     except pickle.UnpicklingError as error:
         raise CheckpointError(_refusal(path, error) if _is_archive(path) else _broken(path)) from error
-    except (RuntimeError, EOFError, ValueError, OSError) as error:
+    except Exception as error:
         raise CheckpointError(_broken(path)) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: holds a {type(state).__name__}; a checkpoint is a dict with 'state_dict'")

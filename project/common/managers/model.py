@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from project.common.errors import CheckpointError, ConfigError
+from project.common.errors import CheckpointError, ConfigError, refused_by
 from project.common.files.atomic import TEMPORARY_MARK
 from project.common.files.checkpoint_file import is_intact, load_checkpoint_file, save_checkpoint_file
 from project.common.managers.base import BaseProcessManager, Health
@@ -75,7 +75,8 @@ class ModelManager(BaseProcessManager):
     def build(self, *, n_labels: int | None = None) -> "nn.Module":
         """A new module on the CPU, in this process's own memory; seed before."""
         make = instantiate(self._model, _partial_=True)
-        module: nn.Module = make(**_accepted(make, self._sizes(n_labels)))
+        with refused_by("managers.model.model"):
+            module: nn.Module = make(**_accepted(make, self._sizes(n_labels)))
         if self._init_from is not None:
             self.load_weights(module, self._init_from)
         if self._gradient_checkpointing:

@@ -52,6 +52,15 @@ def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
         load_checkpoint_file(path)
 
 
+@pytest.mark.parametrize("content", [b"root:x:0:0:root:/root:/bin/bash\n", b"", b"\x80\x02.", b"{}", bytes(range(256))])
+def test_what_is_no_checkpoint_at_all_is_named(tmp_path: Path, content: bytes) -> None:
+    """Unpickling a text file ended in an IndexError."""
+    (tmp_path / "x.ckpt").write_bytes(content)
+
+    with pytest.raises(CheckpointError, match=r"x\.ckpt: "):
+        load_checkpoint_file(tmp_path / "x.ckpt")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"gone\.ckpt: No such file"):
         load_checkpoint_file(tmp_path / "gone.ckpt")
