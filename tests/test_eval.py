@@ -72,6 +72,17 @@ def test_debug_runs_in_the_calling_process_where_breakpoints_work(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_a_profile_is_printed_and_kept_in_the_log(tmp_path: Path) -> None:
+    """Lightning reports it by the logger whose other messages are left out."""
+    with started(tiny(tmp_path, "debug=profile"), tmp_path) as tree:
+        code = tree.wait(90)
+
+    assert code == 0, tree.text
+    assert "FIT Profiler Report" in tree.text
+    assert "FIT Profiler Report" in run_folder(tmp_path).run_log.read_text()
+
+
+@pytest.mark.slow
 def test_the_debugger_reads_what_is_typed(tmp_path: Path) -> None:
     command = tiny(tmp_path, "debug=overfit", "trainer.max_epochs=1", BREAKPOINT)
     ended = subprocess.run(

@@ -36,6 +36,7 @@ def quiet_libraries() -> None:
     """Leaves out what libraries say at every start and nobody acts on."""
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("lightning.pytorch.profilers").setLevel(logging.INFO)  # its report is what it was chosen for
     for message in (
         ".*does not have many workers.*",
         ".*sync_dist=True.*",
