@@ -9,6 +9,8 @@ from typing import Any
 from project.common.errors import CheckpointError, ConfigError, DataError, ProjectError
 from project.common.processes.stop import StopRequested
 
+_LONGEST_TEXT = 2000  # characters
+
 
 class Status(StrEnum):
     """The ways to end. A process that was killed writes none of them: the absence says it."""
@@ -79,11 +81,20 @@ def _of_system_exit(error: SystemExit) -> Outcome:
 
 
 def _of_exception(error: BaseException, *, exit_code: int) -> Outcome:
-    cause = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
+    cause = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {_text_of(error)}"
     status = Status.REFUSED if exit_code == 2 else Status.CRASHED
     says_everything = isinstance(error, ProjectError) and error.__cause__ is None
     text = None if says_everything else "".join(traceback.format_exception(error))
     return Outcome(status=status, exit_code=exit_code, cause=cause, exception=type(error).__name__, traceback=text)
+
+
+def _text_of(error: BaseException) -> str:
+    """What it says of itself, for one line: other people's errors may say megabytes, or fail at it."""
+    try:
+        text = str(error)
+    except Exception as failed:  # noqa: BLE001 - a broken __str__ is no reason to lose the outcome
+        return f"(its text cannot be had: {type(failed).__name__})"
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} … ({len(text):,} characters)"
 
 
 def describe_exit(exit_code: int | None) -> str:

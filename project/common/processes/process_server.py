@@ -206,6 +206,12 @@ def _edited_files() -> list[str]:
     ]
 
 
+def kill() -> None:
+    """Ends a server that no longer answers, and so all that it forked; does nothing without one."""
+    if _server is not None and not _has_ended(_server):
+        os.kill(_server.handle.pid, signal.SIGKILL)
+
+
 def stop(limit_s: float = 1.0) -> None:
     """Ends the server, and with it whatever it forked that still lives. May be called again, in any state."""
     global _server

@@ -43,6 +43,7 @@ class Child:
     outcome: Outcome | None = None
     exit_code: int | None = None
     cause: str | None = None
+    was_killed: bool = False
 
     @property
     def identity(self) -> Identity:
@@ -233,10 +234,14 @@ class Supervisor:
 
     def _kill_the_rest(self) -> None:
         for child in self._living():
+            if child.was_killed:  # and nobody says so: the server, which would, is stopped or hangs
+                process_server.kill()
+                continue
+            child.was_killed = True
             child.cause = f"{child.name} did not stop in time and was killed"
             log.warning("%s", child.cause)
             child.kill()
-        self._kill_at = time.monotonic() + LEVEL_S
+        self._kill_at = time.monotonic() + LEVEL_S / 2
 
 
 def _recorded_outcome(child: Child) -> Outcome | None:

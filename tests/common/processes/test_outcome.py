@@ -58,3 +58,16 @@ def test_keeps_the_traceback_with_its_cause() -> None:
 )
 def test_describes_exit_codes(code: int | None, words: str) -> None:
     assert describe_exit(code) == words
+
+
+class MuteError(Exception):
+    """Cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("broken")
+
+
+def test_an_error_with_a_broken_text_or_an_endless_one_still_gives_a_line() -> None:
+    """One lost the outcome, the other put ten megabytes on the terminal."""
+    assert outcome_of(MuteError()).cause == "MuteError: (its text cannot be had: RuntimeError)"
+    assert len(outcome_of(ValueError("x" * 10_000_000)).cause or "") < 2100

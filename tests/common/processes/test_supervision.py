@@ -287,6 +287,21 @@ def test_a_lost_server_is_told_apart_from_a_dead_child(tmp_path: Path) -> None:
         assert f"was lost with the process server (pid {server.pid}), which was killed" in tree.text
 
 
+def test_a_stopped_server_does_not_keep_its_parent_from_ending(tmp_path: Path) -> None:
+    """A killed child's end is told by the server alone, so main waited for ever and said the same line each second."""
+    with main_tree("forkserver", tmp_path, "work_until_stopped") as tree:
+        until(lambda: (tmp_path / "rank1").exists() and (tmp_path / "rank0").exists(), 60, what=tree.text)
+        (server,) = tree.titled("project: server")
+        (trial,) = tree.titled("project: trial")
+        trial.suspend()
+        server.suspend()
+        tree.signal(signal.SIGINT)
+        tree.wait(13)
+
+        tree.assert_nothing_left(1)
+        assert tree.text.count("did not stop in time and was killed") == 1
+
+
 def test_an_outcome_that_did_not_come_through_the_pipe_is_read_from_the_record(tmp_path: Path) -> None:
     child = start_child(processes.ignore_requests, handover_for("spawn", tmp_path), args=(str(tmp_path / "on"),))
     until((tmp_path / "on").exists, 30)
