@@ -71,8 +71,6 @@ def test_every_file_begins_with_what_it_is_and_its_command() -> None:
 def test_the_command_of_every_file_works(choice: Path) -> None:
     command = described(CONF / f"{choice}.yaml").partition("python train.py ")[2]
     arguments = [argument for argument in shlex.split(command) if argument != "-m"]
-    if "+experiment=finetune" in arguments and not (CONF / "experiment" / "finetune.yaml").exists():
-        arguments.remove("+experiment=finetune")
 
     assert compose(*arguments)["name"]
 

@@ -29,7 +29,7 @@ def baseline_metrics(node: Mapping[str, Any] | None, *, step: int) -> dict[str, 
     key = hashlib.sha256(json.dumps([data.fingerprint, node], sort_keys=True).encode()).hexdigest()[:16]
 
     def build(path: Path) -> None:
-        log.info("fits the baselines, once for this data")
+        log.info("fitting the baselines, once for this data")
         write_json(path, instantiate(node, _partial_=True)(splits=_splits(), report=report))
 
     def report(number: int, metrics: Mapping[str, float]) -> None:

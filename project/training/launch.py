@@ -199,7 +199,7 @@ class _Run:
         try:
             self.result = run_inline(self.config, identity)
         except (Exception, stop.StopRequested) as raised:
-            if self.config["processes"]["inline"] and not isinstance(raised, ProjectError | stop.StopRequested):
+            if not isinstance(raised, ProjectError | stop.StopRequested):
                 raise  # the debugger, or the reader, wants the traceback where it happened
             error = raised
         return outcome_of(error)

@@ -81,8 +81,8 @@ class ProgressReport(Callback):
         return "  ".join([*parts, f"{rows_per_s:,.0f} rows/s"])
 
     def on_train_epoch_end(self, trainer: "Trainer", pl_module: "Module") -> None:
-        if trainer.is_global_zero and self._bar is None:
-            self._show(trainer, loss=None)
+        if trainer.is_global_zero:  # above the bar too: the bar goes, these lines stay
+            log.info("%s", self._describe(trainer, loss=None))
 
     def on_train_end(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._close()

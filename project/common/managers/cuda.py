@@ -253,7 +253,7 @@ class CUDAManager(BaseProcessManager):
             torch.cuda.set_device(self.device)
             if self.memory_fraction is not None:
                 torch.cuda.set_per_process_memory_fraction(self.memory_fraction, self.device)
-        log.info("device: %s, %d for this job on this machine", self.device, len(numbers))
+        log.info("device: %s (%d %s here)", self.device, len(numbers), "rank" if len(numbers) == 1 else "ranks")
 
 
 def _set_deterministic(is_wanted: bool) -> None:

@@ -54,7 +54,7 @@ class TensorManager(BaseManager):
         self.sharing = shared_memory.apply_sharing(sharing_strategy)
         self._leaks = leaks.LeakTracker(n_frames=trace_frames)
         self._local = ThreadLocal(device=None)
-        log.info("tensors are shared by %s: %s", self.sharing.strategy, self.sharing.reason)
+        log.debug("tensors are shared by %s: %s", self.sharing.strategy, self.sharing.reason)
 
     @property
     def sharing_strategy(self) -> str:

@@ -138,11 +138,6 @@ class TokenizerManager(BaseProcessManager):
         self._tokenizer = tokenizer
 
     @property
-    def is_ready(self) -> bool:
-        """Whether the tokenizer is there, or can be loaded without training."""
-        return self._tokenizer is not None or self._pretrained is not None
-
-    @property
     def tokenizer(self) -> "PreTrainedTokenizerFast":
         """The calling thread's own tokenizer."""
         original = self._get()
