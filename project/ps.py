@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from project.common.process_registry import LiveRun, ProcessRecord, kill_remaining, pointed_runs, read_run
+from project.common.live_runs import LiveRun, pointed_runs
+from project.common.process_registry import ProcessRecord, kill_remaining, read_run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from project.common import process_registry
+from project.common import live_runs
 from project.common.processes import handover, stop
 from project.common.processes.identity import Identity, Role, set_identity
 from tests.helpers import guards, tree
@@ -77,7 +77,7 @@ def _shared_memory() -> Iterator[None]:
 
 @contextmanager
 def _state_file() -> Iterator[None]:
-    path = process_registry.state_dir() / "runs" / "left.json"
+    path = live_runs.state_dir() / "runs" / "left.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     yield

@@ -1,7 +1,6 @@
 """Who is alive, since when, as what, in which state, and how it ended: one small file per process in the run's folder.
 
-Each process writes its own record and nobody else's, replaced atomically. A pointer per live run under the user's
-state folder lets `python -m project.ps` find them all.
+Each process writes its own record and nobody else's, replaced atomically.
 """
 
 import json
@@ -225,59 +224,6 @@ def find_record(run_dir: str | os.PathLike[str], pid: int) -> ProcessRecord | No
     """The newest record of `pid` in a run."""
     found = [record for record in read_run(run_dir) if record.key.pid == pid]
     return found[-1] if found else None
-
-
-def state_dir() -> Path:
-    """The user's state folder for this project, where live runs are pointed to."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "project"
-
-
-def point_to_run(run_dir: str, key: ProcessKey) -> Path | None:
-    """Leaves a pointer to a live run; the caller removes it at the end. None when the state folder is not writable."""
-    folder = state_dir() / "runs"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{key.pid}-{key.start_time}-{abs(hash(run_dir)) % 10**6}.json"
-        write_json(path, {"run_dir": run_dir, "main": vars(key)}, durable=False)
-    except OSError as error:
-        log.warning("%s is not writable (%s); `python -m project.ps` will not list this run", folder, error)
-        return None
-    return path
-
-
-def remove_stale_pointers() -> None:
-    """Removes pointers that killed main processes left, but for runs of which something still lives."""
-    for run in pointed_runs():
-        if run.main.is_local() and not run.main.is_alive() and not living(run.run_dir):
-            run.pointer.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveRun:
-    """A run that was pointed to.
-
-    Args:
-        run_dir: Its folder.
-        main: Key of its main process.
-        pointer: The pointer file.
-    """
-
-    run_dir: Path
-    main: ProcessKey
-    pointer: Path
-
-
-def pointed_runs() -> list[LiveRun]:
-    """Every run that is pointed to, also those whose main process is gone."""
-    runs = []
-    for pointer in sorted((state_dir() / "runs").glob("*.json")):
-        try:
-            data = json.loads(pointer.read_text())
-            runs.append(LiveRun(run_dir=Path(data["run_dir"]), main=ProcessKey(**data["main"]), pointer=pointer))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return runs
 
 
 def living(run_dir: str | os.PathLike[str], *, below_main: bool = True) -> list[ProcessRecord]:

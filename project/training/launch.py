@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from project.common import process_registry
+from project.common import live_runs, process_registry
 from project.common.config_check import check_light
 from project.common.config_shape import check_complete
 from project.common.errors import ChildFailedError, ConfigError, ProcessServerError, ProjectError
@@ -228,8 +228,8 @@ class _Run:
 def _owned(folder: RunFolder) -> Iterator[None]:
     """This process is main of the run in `folder`, and afterwards what it was before."""
     before = current_identity()
-    process_registry.remove_stale_pointers()
-    pointer = process_registry.point_to_run(str(folder.layout.run_dir), ProcessKey.own())
+    live_runs.remove_stale_pointers()
+    pointer = live_runs.point_to_run(str(folder.layout.run_dir), ProcessKey.own())
     try:
         yield
     finally:

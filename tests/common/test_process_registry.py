@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from project.common import process_registry
+from project.common import live_runs, process_registry
+from project.common.files.layout import RunLayout
 from project.common.process_registry import ProcessRecord
 from project.common.processes.identity import Identity, ProcessKey, Role
 from project.common.processes.outcome import outcome_of
@@ -116,13 +117,13 @@ def test_a_full_disk_costs_the_record_and_not_the_run(tmp_path: Path, caplog: py
 
 
 def test_points_to_live_runs_from_the_state_folder(tmp_path: Path) -> None:
-    pointer = process_registry.point_to_run(str(tmp_path), ProcessKey.own())
-    runs = process_registry.pointed_runs()
+    pointer = live_runs.point_to_run(str(tmp_path), ProcessKey.own())
+    runs = live_runs.pointed_runs()
     assert pointer is not None
     pointer.unlink()
 
     assert [(run.run_dir, run.main) for run in runs] == [(tmp_path, ProcessKey.own())]
-    assert process_registry.pointed_runs() == []
+    assert live_runs.pointed_runs() == []
 
 
 def test_a_state_folder_that_cannot_be_written_is_said(
@@ -131,7 +132,7 @@ def test_a_state_folder_that_cannot_be_written_is_said(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
 
-    assert process_registry.point_to_run(str(tmp_path), ProcessKey.own()) is None
+    assert live_runs.point_to_run(str(tmp_path), ProcessKey.own()) is None
     assert "is not writable" in caplog.text
 
 
@@ -167,6 +168,7 @@ def test_the_newest_record_of_a_pid_counts(tmp_path: Path) -> None:
 
 
 def test_the_server_is_noted_and_is_never_killed_with_a_run(tmp_path: Path, served: int) -> None:
+    RunLayout(tmp_path).make()
     with process_registry.server_noted(str(tmp_path), served):
         (during,) = process_registry.read_run(tmp_path)
         killed = process_registry.kill_remaining(tmp_path)
@@ -178,6 +180,7 @@ def test_the_server_is_noted_and_is_never_killed_with_a_run(tmp_path: Path, serv
 
 
 def test_a_server_that_was_killed_has_no_outcome(tmp_path: Path) -> None:
+    RunLayout(tmp_path).make()
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     with process_registry.server_noted(str(tmp_path), process.pid):
         process.kill()

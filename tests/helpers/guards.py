@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from project.common import process_registry
+from project.common import live_runs, process_registry
 from project.common.processes import handover, mp_internals, process_server, stop
 from project.common.processes.identity import current_identity
 from tests.helpers.tree import descendants
@@ -85,7 +85,7 @@ def shared_memory() -> Facts:
 
 def state_files() -> Facts:
     """Files in the user's state folder of this project."""
-    return {path: f"state file {path}" for path in process_registry.state_dir().rglob("*") if path.is_file()}
+    return {path: f"state file {path}" for path in live_runs.state_dir().rglob("*") if path.is_file()}
 
 
 def stop_requests() -> Facts:
