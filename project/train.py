@@ -1,5 +1,6 @@
 """The entry behind train.py: start the process server, let Hydra compose, supervise the run."""
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,10 +63,15 @@ def _run_hydra() -> int:
     def task(cfg: "DictConfig") -> Any:
         nonlocal started
         started = True
+        from omegaconf.errors import OmegaConfBaseException
+
         from project.training.launch import supervise
 
         try:
             return supervise(cfg)
+        except OmegaConfBaseException as error:  # a reference in a circle, to nothing, or to an unset variable
+            first_line = str(error).partition("\n")[0]
+            sys.exit(_say(f"{error.full_key}: {first_line}; correct the reference, or give a value", 2))
         except ProjectError as error:  # Hydra would print a traceback, which adds nothing to the text
             sys.exit(_say(error, error.exit_code))
         except stop.StopRequested as stopped:
@@ -83,5 +89,6 @@ def _run_hydra() -> int:
 
 
 def _say(text: object, exit_code: int) -> int:
-    print(text, file=sys.stderr)
+    with contextlib.suppress(OSError):  # a terminal that is gone
+        print(text, file=sys.stderr)
     return exit_code

@@ -19,7 +19,7 @@ from project.common.files.layout import RunLayout
 from project.common.process_registry import ProcessRecord, read_run
 from tests.helpers.runs import outcome, run_folder, started, tiny, trivial, wait_for_step
 from tests.helpers.training import ROOT
-from tests.helpers.tree import Tree
+from tests.helpers.tree import Tree, running
 from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -290,3 +290,28 @@ def test_ps_shows_and_reaps_nothing_of_a_finished_run(finished: Finished) -> Non
     )
 
     assert str(finished[2].run_dir) not in shown.stdout
+
+
+@pytest.mark.parametrize("redirection", ["> /dev/full", "2> /dev/full"])
+def test_output_that_cannot_be_written_changes_nothing_about_how_the_run_ended(
+    tmp_path: Path, redirection: str
+) -> None:
+    """Printing the table failed, so a completed run ended with exit code 1, as did one with a closed terminal."""
+    options = f"+experiment=trivial managers/wandb=disabled paths.runs_dir='{tmp_path}/runs'"
+    command = f"set -o pipefail; '{sys.executable}' train.py {options} {redirection}"
+    with running(["bash", "-c", command], output=tmp_path / "out") as tree:
+        assert tree.wait(60) == 0
+        tree.assert_nothing_left()
+
+    assert "Traceback" not in tree.text
+
+
+@pytest.mark.parametrize("value", ["${name}", "${oc.env:NOT_SET_ANYWHERE}", "${nothing.there}"])
+def test_a_reference_that_leads_nowhere_is_refused_with_its_key(tmp_path: Path, value: str) -> None:
+    """It ended in a page of traceback and exit code 1."""
+    with started(trivial(tmp_path, f"name={value}"), tmp_path) as tree:
+        assert tree.wait(30) == 2
+        tree.assert_nothing_left()
+
+    assert tree.text.startswith("name: ")
+    assert "Traceback" not in tree.text

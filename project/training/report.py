@@ -1,5 +1,6 @@
 """What a run writes about itself at its start and end, and what it prints last."""
 
+import logging
 import subprocess
 import sys
 from importlib import metadata
@@ -10,8 +11,10 @@ from project.common.files.atomic import atomic_file, write_json
 from project.common.files.layout import RunLayout
 from project.common.files.secrets import mask_config, mask_override
 from project.common.process_registry import read_run
-from project.common.processes import timeline
+from project.common.processes import logs, timeline
 from project.common.processes.outcome import Outcome, Status
+
+log = logging.getLogger(__name__)
 
 PACKAGES = ("torch", "lightning", "transformers", "datasets", "hydra-core", "omegaconf", "optuna", "wandb")
 
@@ -82,7 +85,18 @@ def git_commit() -> str | None:
 
 
 def print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLayout, resume: str) -> None:
-    """Prints the metrics and the folder of a completed run last; of another one its cause, once."""
+    """Prints the metrics and the folder of a completed run last; of another one its cause, once.
+
+    A reader that is gone, as in `| head -1`, changes nothing about how the run ended.
+    """
+    try:
+        _print_end(outcome, result, layout=layout, resume=resume)
+    except OSError as error:
+        log.debug("the end could not be printed: %s", error)
+    logs.drop_what_nobody_reads()
+
+
+def _print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLayout, resume: str) -> None:
     if outcome.status is Status.COMPLETED:
         print_metrics(result or {})
         print(f"run folder: {layout.run_dir}")

@@ -137,3 +137,16 @@ def redirect_output(identity: Identity) -> None:
             os.dup2(fd, target)
     finally:
         os.close(fd)
+
+
+def drop_what_nobody_reads() -> None:
+    """Lets a closed pipe or a full disk behind stdout or stderr not decide how a process ends, which flushes them."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), number)
+        except ValueError:  # closed
+            continue

@@ -83,6 +83,7 @@ def leave(outcome: Outcome) -> Outcome:
     parent_link.send("outcome", outcome.as_dict())
     interrupt.uninstall()
     logs.tear_down()
+    logs.drop_what_nobody_reads()
     _exit_code = outcome.exit_code
     return outcome
 
