@@ -79,3 +79,7 @@ def find_checkpoint(path: Path) -> Path:
             if (folder / f"{name}.ckpt").is_file():
                 return folder / f"{name}.ckpt"
     raise CheckpointError(f"ckpt: there is no checkpoint at {path}; give a .ckpt file or a run's folder")
+
+
+if __name__ == "__main__":
+    main()

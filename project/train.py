@@ -92,3 +92,7 @@ def _say(text: object, exit_code: int) -> int:
     with contextlib.suppress(OSError):  # a terminal that is gone
         print(text, file=sys.stderr)
     return exit_code
+
+
+if __name__ == "__main__":
+    main()
