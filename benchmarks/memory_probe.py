@@ -18,7 +18,7 @@ import yaml
 from project.common import process_state
 from project.common.managers import get_data_manager
 from project.common.managers.process_init import ensure_process_initialized
-from project.common.processes import process_entry, process_server
+from project.common.processes import process_server
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, Role, current_identity
 from project.common.processes.managed_process import ManagedContext
@@ -47,10 +47,10 @@ def memory() -> dict[str, float]:
 def run_trial() -> None:
     """Entry of the trial: measures itself, then lets a rank do so."""
     build_managers()
-    process_entry.send("trial", memory())
+    parent_link.send("trial", memory())
     identity = current_identity()
     assert identity is not None
-    run_child(run_rank, identity.child(role=Role.RANK, rank=0), process_entry.send)
+    run_child(run_rank, identity.child(role=Role.RANK, rank=0), parent_link.send)
 
 
 def run_rank() -> None:
@@ -60,7 +60,7 @@ def run_rank() -> None:
     import project.training.rank  # noqa: F401 - what every rank needs
 
     seconds = build_managers()
-    process_entry.send("rank", memory() | {"build_s": seconds})
+    parent_link.send("rank", memory() | {"build_s": seconds})
     get_data_manager().prepare()
     loader: DataLoader[Any] = DataLoader(
         OwnMemory(),  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def run_rank() -> None:
         multiprocessing_context=ManagedContext(n_workers=1),
         worker_init_fn=start_worker,
     )
-    process_entry.send("worker", next(iter(loader)))
+    parent_link.send("worker", next(iter(loader)))
 
 
 class OwnMemory:

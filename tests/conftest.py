@@ -1,5 +1,6 @@
 """Fixtures of the whole suite, and the guards: a test that leaves anything behind fails."""
 
+import signal
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -16,6 +17,7 @@ pytest_plugins = ["pytester"]
 def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """State and cache folders of this session's own; one process server at most; orphans become ours."""
     tree.adopt_orphans()
+    _hear_signals()
     resource_tracker.ensure_running()
     folder: Path = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
@@ -23,6 +25,13 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         yield
         process_server.stop()
+
+
+def _hear_signals() -> None:
+    """A shell that starts the suite in the background, or nohup, has signals ignored; the tests want them heard."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

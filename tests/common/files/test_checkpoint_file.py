@@ -1,6 +1,5 @@
 """Checkpoint files: whole or not at all, and what is damaged is noticed."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,7 +12,9 @@ from project.common.errors import CheckpointError
 from project.common.files import checkpoint_file
 from project.common.files.atomic import remove_stale_temporaries
 from project.common.files.checkpoint_file import is_intact, load_checkpoint_file, save_checkpoint_file, verify_checksum
+from project.common.processes.managed_process import ManagedProcess
 from tests.helpers.checkpoints import Custom, FailsWhenSaved, save_forever
+from tests.helpers.processes import handover_for
 from tests.helpers.waiting import until
 
 
@@ -91,9 +92,10 @@ def test_a_state_that_cannot_be_saved_leaves_the_old_file(tmp_path: Path) -> Non
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
 
 
+@pytest.mark.usefixtures("served")
 def test_a_kill_in_the_middle_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path = make(tmp_path / "last.ckpt", value=0.0)
-    process = multiprocessing.get_context("fork").Process(target=save_forever, args=(str(path),))
+    process = ManagedProcess(save_forever, handover=handover_for("forkserver"), args=(str(path),))
     process.start()
     assert process.pid is not None
     for _ in range(3):
@@ -101,7 +103,7 @@ def test_a_kill_in_the_middle_leaves_the_old_file_or_the_new_one(tmp_path: Path)
         os.kill(process.pid, signal.SIGKILL)
         process.join(5)
         assert is_intact(path)
-        process = multiprocessing.get_context("fork").Process(target=save_forever, args=(str(path),))
+        process = ManagedProcess(save_forever, handover=handover_for("forkserver"), args=(str(path),))
         process.start()
         assert process.pid is not None
     process.kill()
