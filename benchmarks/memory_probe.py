@@ -18,7 +18,7 @@ import yaml
 from project.common import process_state
 from project.common.managers import get_data_manager
 from project.common.managers.process_init import ensure_process_initialized
-from project.common.processes import process_server
+from project.common.processes import parent_link, process_server
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, Role, current_identity
 from project.common.processes.managed_process import ManagedContext
