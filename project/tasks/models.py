@@ -37,6 +37,8 @@ def text_classifier(
     Raises:
         ValueError: the width is not a multiple of 32, or a number is out of range.
     """
+    if n_layers < 1:
+        raise ValueError(f"n_layers: {n_layers} is no model; use 1 or more")
     if width < HEAD_WIDTH or width % HEAD_WIDTH:
         raise ValueError(f"width: {width} is not a multiple of {HEAD_WIDTH}; use {HEAD_WIDTH}, 64, 96, 128, ...")
     return classifier_from_config(

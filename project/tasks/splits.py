@@ -57,8 +57,8 @@ def _check_fractions(fractions: Mapping[str, float]) -> None:
     if not fractions:
         raise ValueError("fractions: empty; name at least one split, such as {'train': 1.0}")
     for split, share in fractions.items():
-        if not 0 < share <= 1:
-            raise ValueError(f"fractions.{split}: {share} is not a share; use a number above 0 and at most 1")
+        if not isinstance(share, int | float) or not 0 < share <= 1:
+            raise ValueError(f"fractions.{split}: {share!r} is not a share; use a number above 0 and at most 1")
     total = math.fsum(fractions.values())
     if not math.isclose(total, 1.0, abs_tol=1e-6):
         raise ValueError(f"fractions: {dict(fractions)} add up to {total:g}; they must add up to 1")

@@ -130,3 +130,8 @@ def test_builds_another_architecture_by_its_name() -> None:
 def test_what_cannot_be_built_is_refused_by_name(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         classifier_from_config(**{"model_type": "bert", **SIZES, **changed})
+
+
+def test_a_model_without_layers_is_refused() -> None:
+    with pytest.raises(ValueError, match="n_layers: 0 is no model; use 1 or more"):
+        text_classifier(vocab_size=10, n_labels=2, pad_token_id=0, n_layers=0)
