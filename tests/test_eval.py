@@ -1,6 +1,7 @@
 """What is done with a run besides training it: evaluating its checkpoint, debugging it, and the baselines."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -149,4 +150,5 @@ def test_the_baselines_are_a_task_with_a_table(tmp_path: Path, served: int, capf
     metrics = result["metrics"]
     assert metrics["majority/test/acc"] < 0.6 < metrics["char_ngrams/test/acc"]
     printed = capfd.readouterr().out
-    assert f"char_ngrams/test │ {metrics['char_ngrams/test/acc']:.4f}" in printed
+    accuracies = [f"{metrics[f'char_ngrams/{split}/acc']:.4f}" for split in ("val", "test")]
+    assert re.search(rf"char_ngrams +│ {' +│ '.join(accuracies)}", printed)

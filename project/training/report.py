@@ -119,11 +119,17 @@ def print_metrics(result: dict[str, Any]) -> None:
     rows = result.get("rows") or [{"name": name, "value": value} for name, value in result.get("metrics", {}).items()]
     if not rows:
         return
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    columns = sorted({key for row in rows for key in row}, key=_place)
     table = Table(*columns)
     for row in rows:
         table.add_row(*(_text(row.get(column)) for column in columns))
     Console().print(table)
+
+
+def _place(column: str) -> tuple[int, str]:
+    """The name first, then what training, validation and testing gave: the same order in every run."""
+    split = column.partition("/")[0]
+    return ({"model": 0, "name": 0, "train": 1, "val": 2, "test": 3}.get(split, 4), column)
 
 
 def _text(value: Any) -> str:
