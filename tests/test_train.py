@@ -138,7 +138,7 @@ def test_the_tree_is_as_drawn_stops_at_sigterm_and_goes_on(tmp_path: Path) -> No
 
     workers = [f"rank{rank}-worker{worker}" for rank in (0, 1) for worker in (0, 1)]
     assert seen["labels"] == sorted(["server", "trial", "rank0", "rank1", *workers])
-    assert {*records} == {"main", "trial", "rank0", "rank1", *workers}
+    assert {*records} == {"main", "server", "trial", "rank0", "rank1", *workers}
     assert seen["servers"] == 1
     assert len(seen["others"]) == 1, seen["others"]  # main shows its command line
     assert "torch" not in seen["main_maps"]
