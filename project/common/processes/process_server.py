@@ -51,6 +51,8 @@ PRELOAD = (
 START_LIMIT_S = 180.0
 # Read once, at import: a child that needs other values cannot be forked from the server.
 READ_AT_IMPORT = ("HF_", "TORCH_", "OMP_", "MKL_", "OPENBLAS_", "ARROW_", "TRANSFORMERS_", "TOKENIZERS_", "KMP_")
+# What scikit-learn sets in any process that imports it, a notebook's for example: nobody's wish.
+SET_BY_LIBRARIES = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}
 
 
 class _Server:
@@ -193,7 +195,7 @@ def differing_variables(environ: Mapping[str, str]) -> list[str]:
     """Variables that libraries read at import and that `environ` has otherwise than the server had."""
     served = _running().report
     served_environ = served["environ"] if served else dict(os.environ)
-    names = {name for name in {*environ, *served_environ} if name.startswith(READ_AT_IMPORT)}
+    names = {name for name in {*environ, *served_environ} - SET_BY_LIBRARIES if name.startswith(READ_AT_IMPORT)}
     return sorted(name for name in names if environ.get(name) != served_environ.get(name))
 
 

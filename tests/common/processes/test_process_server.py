@@ -202,3 +202,9 @@ def test_what_a_process_of_the_tree_forks_by_itself_lives() -> None:
 
     assert child.exit_code == 0
     assert messages["codes"] == {"main": 7, "thread": 7, "multiprocessing": 7}
+
+
+def test_what_a_library_sets_when_main_imports_it_is_no_difference(served: int) -> None:
+    environ = process_environ() | {"KMP_DUPLICATE_LIB_OK": "True", "KMP_INIT_AT_FORK": "FALSE"}
+
+    assert process_server.differing_variables(environ) == []
