@@ -49,7 +49,7 @@ def test_a_run_prints_its_metrics_and_folder_last(finished: Finished) -> None:
     assert code == 0, text
     assert lines[-1] == f"run folder: {layout.run_dir}"
     assert re.search(r"model.*val/acc.*test/acc", lines[-5])
-    assert re.search(r"^│ ModernBert\S* +│ 0\.\d{4} ", lines[-3])
+    assert re.search(r"^│ ModernBert\S* +│ \d\.\d{4} ", lines[-3])
     assert "Traceback" not in text
     assert "Warning" not in text
 
