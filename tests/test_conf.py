@@ -21,7 +21,7 @@ compose = functools.cache(training.compose)  # tests read it only
 FILES = sorted(path for path in CONF.rglob("*.yaml") if "local" not in path.parts)
 CHOICES = [path.relative_to(CONF).with_suffix("") for path in FILES if path.parent != CONF]
 # Groups that add to a whole configuration instead of being one of its parts.
-ADDED = ("experiment", "search")
+ADDED = ("experiment", "search", "task/scheduler")
 # What a choice cannot know by itself.
 GIVEN = {"managers/tokenizer/pretrained": ("managers.tokenizer.pretrained=folder",)}
 MANAGERS = ("directory", "cuda", "tensor", "tokenizer", "data", "batch", "model", "amp", "metrics", "wandb")

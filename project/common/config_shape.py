@@ -72,7 +72,7 @@ RULES: Mapping[str, _Rule] = {
     "processes.threads": _THREADS,
     "processes.inline": _SWITCH,
     "task.test": _SWITCH,
-    "task.warmup_fraction": _SHARE,
+    "task.warmup_fraction": _Rule(kind=float | None, least=0, most=1),
     "task.label_smoothing": _SHARE,
     "trainer.devices": _RANKS,
     "trainer.num_nodes": _COUNT,

@@ -32,7 +32,11 @@ _CLASSES_OF: Mapping[str, frozenset[str]] = {
         {"torch.nn.modules.module.Module", "transformers.configuration_utils.PreTrainedConfig"}
     ),
     f"{_PACKAGE}.training.*": frozenset(
-        {"lightning.pytorch.callbacks.callback.Callback", "lightning.pytorch.loggers.logger.Logger"}
+        {
+            "lightning.pytorch.callbacks.callback.Callback",
+            "lightning.pytorch.loggers.logger.Logger",
+            "torch.optim.lr_scheduler.LRScheduler",
+        }
     ),
     f"{_PACKAGE}.common.managers.*": frozenset({f"{_PACKAGE}.common.managers.base.BaseManager"}),
 }

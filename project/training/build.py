@@ -68,6 +68,7 @@ def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) ->
         n_labels=n_labels,
         total_steps=total_steps,
     )
+    module.objective = config["objective"]
     tokenizer = get_tokenizer_manager()
     module.facts = {
         "config": mask_config(dict(config)),

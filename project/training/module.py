@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from project.common.errors import ConfigError, refused_by
+from project.common.managers.metrics import unknown_metric
 from project.common.whitelist import instantiate
+from project.training import plateau
+from project.training.checkpoint import ends_epoch
 from project.training.split_metrics import SplitMetrics
 
 if TYPE_CHECKING:
@@ -26,7 +30,8 @@ class Module(LightningModule):
         model: Built by the model manager.
         optimizer: Node of a torch optimizer; gets the parameters in two groups, norms and biases without decay.
         scheduler: Node of a schedule, stepped with the optimizer, or None for a constant rate. The number of steps and
-            the warm-up reach it under the names that it has for them.
+            the warm-up reach it under the names that it has for them. One that waits for a plateau is stepped after
+            validation.
         warmup_fraction: Share of all steps in which the learning rate rises; None leaves it to the schedule.
         label_smoothing: Share of a training target that is spread over all classes; 0: the model's own loss.
         n_labels: Classes, for the metrics; None when rows have no label.
@@ -36,6 +41,7 @@ class Module(LightningModule):
         predictions: A list keeps what testing predicts; None keeps nothing.
         latest: Split to its metrics when they were last computed.
         facts: Plain data that goes into every checkpoint.
+        objective: Metric and mode that a plateau is one of, unless its schedule says otherwise.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class Module(LightningModule):
         self.predictions: list[dict[str, Tensor]] | None = None
         self.latest: dict[str, dict[str, float]] = {}
         self.facts: dict[str, Any] = {}
+        self.objective: Mapping[str, str] = {"metric": "val/loss", "mode": "min"}
         self._optimizer = optimizer
         self._scheduler = scheduler
         self._warmup_fraction = warmup_fraction
@@ -94,6 +101,8 @@ class Module(LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         self._log_epoch(self.val_metrics)
+        if self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
+            plateau.follow(self.trainer.lr_scheduler_configs, self.latest["val"], ends_epoch=ends_epoch(self.trainer))
 
     def on_test_epoch_end(self) -> None:
         self._log_epoch(self.test_metrics)
@@ -120,8 +129,14 @@ class Module(LightningModule):
             optimizer=optimizer,
             total_steps=self._total_steps,
             warmup_fraction=self._warmup_fraction,
+            mode=self.objective["mode"],
         )
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        if not isinstance(scheduler, ReduceLROnPlateau):
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        monitor = getattr(scheduler, "monitor", self.objective["metric"])
+        if monitor not in self.val_metrics.names:
+            raise unknown_metric(monitor, available=self.val_metrics.names)
+        return {"optimizer": optimizer, "lr_scheduler": plateau.for_lightning(scheduler, monitor=monitor)}
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
@@ -139,8 +154,13 @@ def make_scheduler(
     optimizer: torch.optim.Optimizer,
     total_steps: int | None,
     warmup_fraction: float | None = None,
+    mode: str = "min",
 ) -> torch.optim.lr_scheduler.LRScheduler:
-    """A schedule over `total_steps`, whatever names its function has for that and for the warm-up."""
+    """A schedule over `total_steps`, whatever names its function has for that and for the warm-up.
+
+    Args:
+        mode: `min` or `max`: what improves the objective, for a schedule that waits for a plateau and does not say.
+    """
     make = instantiate(node, _partial_=True)
     parameters = inspect.signature(make.func).parameters
     needed = _STEP_COUNTS & (parameters.keys() - make.keywords.keys())
@@ -159,4 +179,7 @@ def make_scheduler(
         raise ConfigError(f"task.warmup_fraction: {node['_target_']} has no warm-up; set it to null")
     if "max_lr" in parameters and "max_lr" not in make.keywords:
         values["max_lr"] = [group["lr"] for group in optimizer.param_groups]
-    return make(optimizer, **values)
+    if isinstance(make.func, type) and issubclass(make.func, ReduceLROnPlateau) and "mode" not in make.keywords:
+        values["mode"] = mode
+    with refused_by("task.scheduler"):
+        return make(optimizer, **values)

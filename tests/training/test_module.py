@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch.utilities.types import LRSchedulerConfig
 from torch import nn
 
 from project.common.errors import ConfigError
+from project.training import plateau
 from project.training.datamodule import optimizer_steps
 from project.training.module import make_scheduler, parameter_groups
 from project.training.split_metrics import n_targets
@@ -68,6 +70,38 @@ def test_a_schedule_needs_an_end() -> None:
 
     with pytest.raises(ConfigError, match=r"task\.scheduler: .* needs the number of steps; set trainer\.max_epochs"):
         make_scheduler(node, optimizer=optimizer(), total_steps=None)
+
+
+PLATEAU = {"_target_": "project.training.plateau.Plateau", "monitor": "val/loss", "patience": 0, "factor": 0.5}
+
+
+def test_a_plateau_is_one_of_the_objective_unless_the_schedule_says_otherwise() -> None:
+    torch_own = {"_target_": "torch.optim.lr_scheduler.ReduceLROnPlateau"}
+
+    modes = [
+        make_scheduler(node, optimizer=optimizer(), total_steps=None, mode="max").mode  # type: ignore[attr-defined]
+        for node in (torch_own, PLATEAU, PLATEAU | {"mode": "min"})
+    ]
+
+    assert modes == ["max", "max", "min"]
+
+
+def test_a_plateau_looks_at_each_validation_or_at_the_last_one_of_an_epoch() -> None:
+    rates = {}
+    for interval in ("validation", "epoch"):
+        scheduler = make_scheduler(PLATEAU | {"interval": interval}, optimizer=optimizer(), total_steps=None)
+        config = LRSchedulerConfig(**plateau.for_lightning(scheduler, monitor="val/loss"))  # type: ignore[arg-type]
+        config.reduce_on_plateau = True
+        for ends_epoch in (True, False, True):
+            plateau.follow([config], {"val/loss": 1.0}, ends_epoch=ends_epoch)
+        rates[interval] = scheduler.get_last_lr()
+
+    assert rates == {"validation": [0.25], "epoch": [0.5]}
+
+
+def test_an_unknown_interval_of_a_plateau_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"task\.scheduler: interval: 'step' is neither; use validation or epoch"):
+        make_scheduler(PLATEAU | {"interval": "step"}, optimizer=optimizer(), total_steps=None)
 
 
 @pytest.mark.parametrize(
