@@ -182,6 +182,18 @@ def put_inherited(queue: Any, with_child: bool = False) -> None:
     queue.put(facts)
 
 
+def put_data_rows(queue: Any, config: dict[str, Any]) -> None:
+    """A user's own child, which counts the rows of the parent's data."""
+    from project.common.managers import cleanup_managers, get_data_manager
+    from project.common.managers.process_init import ensure_process_initialized
+
+    ensure_process_initialized(config)
+    identity = current_identity()
+    assert identity is not None
+    queue.put((str(identity.role), get_data_manager().n_rows("train")))
+    cleanup_managers()
+
+
 def start_user_child(started: str) -> None:
     """A child of ours that starts a child as users do, and waits."""
     _context().Process(target=ignore_requests, args=(started,)).start()
