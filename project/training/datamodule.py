@@ -46,6 +46,12 @@ class DataModule(LightningDataModule):
             self._train_sampler = batches.train_sampler(lengths, rank=self._rank, world_size=self._world_size)
         return self._train_sampler
 
+    def facts(self) -> dict[str, int | list[str]]:
+        """What has to be the same on every rank, or one would wait for another for ever."""
+        data = get_data_manager()
+        rows = {f"{split} rows": data.n_rows(split) for split in ("train", "val", "test")}
+        return {"batches": len(self.train_sampler), **rows, "labels": data.labels}
+
     def train_dataloader(self) -> DataLoader:
         assert self.trainer is not None, "Lightning sets it"
         self.train_sampler.set_position(*position(self.trainer))

@@ -29,6 +29,7 @@ from project.training.callback import STEP_METRICS, ProcessCallback
 from project.training.checkpoint import Checkpoints
 from project.training.datamodule import DataModule, optimizer_steps
 from project.training.environment import process_group
+from project.training.evenness import require_even
 from project.training.rng import seed_process
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,7 @@ class Training:
         get_data_manager().prepare()
         raise_if_stop_requested()
         self.datamodule = DataModule(loader=config["loader"], seed=config["seed"])
+        require_even(self.datamodule.facts(), world_size=identity.world_size)
         self.accumulation = get_batch_manager().accumulation(identity.world_size)
         self.module = make_module(config, total_steps=self._total_steps())
         self._check_objective()

@@ -157,7 +157,7 @@ class Run:
 
 
 def train(
-    config: dict[str, Any],
+    config: dict[str, Any] | list[dict[str, Any]],
     run_dir: Path,
     *,
     world_size: int = 1,
@@ -166,7 +166,7 @@ def train(
     limit_s: float = 60.0,
     start_method: str = "forkserver",
 ) -> Run:
-    """Trains in processes of their own and waits for their end."""
+    """Trains in processes of their own and waits for their end; a list is one configuration per rank."""
     run_dir.mkdir(parents=True, exist_ok=True)
     children = [
         start_child(
@@ -175,7 +175,7 @@ def train(
                 identity=Identity(
                     role=Role.RANK, run_dir=str(run_dir), attempt=attempt, rank=rank, world_size=world_size
                 ),
-                config=config,
+                config=config[rank] if isinstance(config, list) else config,
                 environ=dict(os.environ) | {"PROJECT_ALLOW": "tests.helpers.*"} | (environ or {}),
                 start_method=start_method,
                 threads=1,
