@@ -14,7 +14,9 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     ),
     "objective": ("metric", "mode"),
     "paths": ("runs_dir",),
-    "processes": ("start_method", "inline", "deadline_s", "stall_timeout_s", "max_restarts", "threads"),
+    "processes": (
+        *("start_method", "inline", "deadline_s", "stall_timeout_s", "max_restarts", "restart_wait_s", "threads"),
+    ),
     "task": ("run", "test", "baselines", "optimizer", "scheduler", "warmup_fraction", "label_smoothing"),
     "loader": (
         *("num_workers", "num_workers_eval", "persistent_workers", "prefetch_factor", "timeout_s", "pin_memory"),
@@ -69,6 +71,7 @@ RULES: Mapping[str, _Rule] = {
     "processes.close_timeout_s": _AMOUNT_OR_NONE,
     "processes.stall_timeout_s": _AMOUNT_OR_NONE,
     "processes.max_restarts": _COUNT_OR_ZERO,
+    "processes.restart_wait_s": _Rule(kind=float, least=0),
     "processes.threads": _THREADS,
     "processes.inline": _SWITCH,
     "task.test": _SWITCH,

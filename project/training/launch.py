@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# What the wait before a restart, which doubles each time, does not exceed.
+_LONGEST_WAIT_S = 300.0
+
 
 def supervise(cfg: "DictConfig") -> float | None:
     """Hydra's task function: runs one configuration as one trial; returns the objective's value.
@@ -159,13 +162,18 @@ class _Run:
         )
 
     def _with_restarts(self, identity: Identity) -> Outcome:
-        restarts = self.config["processes"]["max_restarts"]
+        restarts, wait_s = self.config["processes"]["max_restarts"], self.config["processes"]["restart_wait_s"]
         for attempt in range(identity.attempt, identity.attempt + restarts + 1):
             outcome = self._one_attempt(identity.child(role=Role.TRIAL, attempt=attempt))
             if outcome.status is not Status.CRASHED or stop.stop_request() is not None or refusal_in(outcome):
                 break
             if attempt < identity.attempt + restarts:
-                log.warning("%s; restarted from its last checkpoint", outcome.cause)
+                log.warning("%s; restarted from its last checkpoint in %g s", outcome.cause, wait_s)
+                stop.sleep(wait_s)
+                if (request := stop.stop_request()) is not None:
+                    cause = f"{request.reason} before the restart after: {outcome.cause}"
+                    return Outcome(status=Status.INTERRUPTED, exit_code=request.exit_code, cause=cause)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 self.method, self.fallback = start_method(self.config)
         return outcome
 

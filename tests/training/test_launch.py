@@ -2,6 +2,7 @@
 
 import json
 import logging
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from project.common.process_registry import read_run
 from project.common.processes import process_server
 from project.common.processes.identity import Role
 from project.training.launch import run
+from tests.helpers.runs import started
+from tests.helpers.runs import trivial as trivial_command
 from tests.helpers.training import compose
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.usefixtures("served")
 
@@ -75,13 +79,35 @@ def test_a_crashed_trial_is_started_again_as_often_as_asked(
 ) -> None:
     monkeypatch.setenv("PROJECT_ALLOW", "tests.helpers.*")
     caplog.set_level(logging.WARNING)
-    outcome, result = run(failing(tmp_path, "processes.max_restarts=2"))
+    outcome, result = run(failing(tmp_path, "processes.max_restarts=2", "processes.restart_wait_s=0.1"))
 
     assert outcome.exit_code == 0
     assert result is not None
     assert result["metrics"] == {"tries": 3.0}
     assert [record.identity.attempt for record in trial_records(tmp_path)] == [1, 2, 3]
-    assert sum("restarted" in r.getMessage() for r in caplog.records) == 2
+    said = [r.getMessage() for r in caplog.records if "restarted" in r.getMessage()]
+    assert said == [
+        f"OSError: try {attempt}; restarted from its last checkpoint in {wait} s"
+        for attempt, wait in ((1, 0.1), (2, 0.2))
+    ]
+
+
+def test_a_stop_ends_the_wait_before_a_restart(tmp_path: Path) -> None:
+    command = trivial_command(
+        tmp_path,
+        "~task.run",
+        f"+task.run={{_target_:tests.helpers.runs.fail_twice,folder:'{tmp_path}'}}",
+        "processes.max_restarts=1",
+        "processes.restart_wait_s=600",
+    )
+    with started(command, tmp_path) as tree:
+        until(lambda: "in 600 s" in tree.text, 60, what="the wait")
+        tree.signal(signal.SIGTERM)
+        code = tree.wait(10)
+        tree.assert_nothing_left(1)
+
+    assert code == 143, tree.text
+    assert "interrupted: SIGTERM before the restart after: OSError: try 1" in tree.text
 
 
 def test_a_crashed_trial_is_not_started_again_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

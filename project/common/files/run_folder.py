@@ -15,12 +15,17 @@ from project.common.errors import ConfigError, ProjectError
 from project.common.files.atomic import remove_stale_temporaries
 from project.common.files.layout import RunLayout
 from project.common.files.ownership import FolderLock
+from project.common.files.secrets import mask_config
+from project.common.plain_config import differences
 from project.common.process_registry import read_run
 from project.common.processes.outcome import Status
 
 # What may differ between two attempts at one run: where things lie, how they are shown, how processes are kept.
 NOT_IN_FINGERPRINT = ("paths", "resume", "hydra", "logger", "processes", "tags")
 _PATHS_OF_MANAGERS = ("runs_dir", "cache_dir")
+# Batches are the same whoever prepares them.
+_WORKERS = ("num_workers", "num_workers_eval", "persistent_workers", "prefetch_factor", "timeout_s", "pin_memory")
+_SHOWN = 4  # differences named in an error
 
 
 @dataclass(kw_only=True)
@@ -54,16 +59,18 @@ class RunFolder:
 
 def fingerprint(config: dict[str, Any]) -> str:
     """What has to be equal for one attempt to go on where another one ended."""
+    return hashlib.sha256(json.dumps(_compared(config), sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _compared(config: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in config.items() if key not in NOT_IN_FINGERPRINT}
     managers = {name: node for name, node in (kept.get("managers") or {}).items() if name != "wandb"}
-    kept["managers"] = {name: _without_paths(node) for name, node in managers.items()}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    kept["managers"] = {name: _without(node, _PATHS_OF_MANAGERS) for name, node in managers.items()}
+    return kept | {"loader": _without(kept.get("loader"), _WORKERS)}
 
 
-def _without_paths(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {key: value for key, value in node.items() if key not in _PATHS_OF_MANAGERS}
-    return node
+def _without(node: Any, keys: tuple[str, ...]) -> Any:
+    return {key: value for key, value in node.items() if key not in keys} if isinstance(node, dict) else node
 
 
 def choose_run_folder(config: dict[str, Any]) -> RunFolder:
@@ -80,20 +87,34 @@ def choose_run_folder(config: dict[str, Any]) -> RunFolder:
             if taken is not None:
                 return taken
     elif resume != "never":
-        return _take_up_named(Path(resume), wanted)
+        return _take_up_named(Path(resume), config, wanted)
     return _make(parent, wanted)
 
 
-def _take_up_named(folder: Path, wanted: str) -> RunFolder:
+def _take_up_named(folder: Path, config: dict[str, Any], wanted: str) -> RunFolder:
     stored = RunLayout(folder).fingerprint
     if not stored.is_file():
         raise ConfigError(f"resume: {folder} is not a run folder; give one below paths.runs_dir, auto or never")
     if stored.read_text() != wanted:
-        raise ConfigError(f"resume: {folder} ran another configuration; compare its config.yaml, or use ckpt_path=")
+        raise ConfigError(f"resume: {folder} ran another configuration{_differing(folder, config)}")
     taken = _take_up(folder, wanted, finished_too=True)
     if taken is None:
         raise ConfigError(f"resume: {folder} is owned by a running process; wait for it, or stop it")
     return taken
+
+
+def _differing(folder: Path, config: dict[str, Any]) -> str:
+    """What the folder's run had otherwise, and what to do."""
+    import yaml
+
+    cure = "; give these back, or start a new run from its checkpoint with ckpt_path="
+    try:
+        stored = yaml.safe_load(RunLayout(folder).config.read_text())
+        found = list(differences(_compared(stored), _compared(mask_config(config))))
+    except (OSError, ValueError, AttributeError, yaml.YAMLError):
+        return cure.replace("give these back, or ", "")
+    more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f" ({', '.join(found[:_SHOWN])}{more}){cure}"
 
 
 def _take_up(folder: Path, wanted: str, *, finished_too: bool = False) -> RunFolder | None:

@@ -1,6 +1,7 @@
 """Requests to stop: noted by a signal handler or a parent's message, obeyed at the next safe point."""
 
 import os
+import select
 import threading
 import time
 from collections.abc import Iterator
@@ -71,6 +72,13 @@ def woken() -> Iterator[int]:
         no_longer_wake(write)
         os.close(read)
         os.close(write)
+
+
+def sleep(seconds: float) -> None:
+    """Waits, and no longer than until a request comes."""
+    with woken() as fd:
+        if _request is None:
+            select.select([fd], [], [], seconds)
 
 
 def no_longer_wake(fd: int) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from project.common.errors import ConfigError
 from project.common.files.run_folder import RunFolder, choose_run_folder, fingerprint
+from project.common.files.secrets import mask_config
 from project.common.process_registry import ProcessRecord
 from project.common.processes.identity import Identity, ProcessKey, Role
 
@@ -125,6 +127,28 @@ def test_the_fingerprint_ignores_where_and_how_but_not_what(config: dict[str, An
     assert fingerprint(same) == fingerprint(config)
     assert fingerprint(moved) == fingerprint(there)
     assert fingerprint(config | {"seed": 2}) != fingerprint(config)
+
+
+def test_workers_only_prepare_what_is_the_same_without_them(config: dict[str, Any]) -> None:
+    loader = {"batch_size": 4, "num_workers": 0, "prefetch_factor": 2}
+
+    assert fingerprint(config | {"loader": loader | {"num_workers": 8}}) == fingerprint(config | {"loader": loader})
+    assert fingerprint(config | {"loader": loader | {"batch_size": 8}}) != fingerprint(config | {"loader": loader})
+
+
+def test_a_named_folder_of_another_configuration_is_told_with_what_differs(config: dict[str, Any], choose: Any) -> None:
+    config |= {"trainer": {"devices": 2}, "user": {"api_key": "abc"}, "loader": {"num_workers": 1}}
+    first = choose(config)
+    first.layout.config.write_text(yaml.safe_dump(mask_config(config)))
+    end(first, "crashed")
+
+    with pytest.raises(ConfigError) as caught:
+        choose(config, resume=str(first.layout.run_dir), trainer={"devices": 3}, loader={"num_workers": 2})
+
+    assert str(caught.value) == (
+        f"resume: {first.layout.run_dir} ran another configuration (trainer.devices: 2, not 3); give these back, or "
+        "start a new run from its checkpoint with ckpt_path="
+    )
 
 
 def test_a_named_folder_is_taken_up_also_when_finished(config: dict[str, Any], choose: Any) -> None:

@@ -68,3 +68,21 @@ def test_a_request_from_a_thread_counts() -> None:
     thread.join()
 
     assert stop.stop_request() is not None
+
+
+def test_a_request_ends_a_sleep() -> None:
+    started = time.monotonic()
+    timer = threading.Timer(0.05, lambda: stop.request_stop(request_in(5)))
+    timer.start()
+    stop.sleep(30)
+    stop.sleep(30)  # there is one already
+    timer.join()
+
+    assert 0.04 <= time.monotonic() - started < 20
+
+
+def test_an_undisturbed_sleep_lasts_as_long_as_it_should() -> None:
+    started = time.monotonic()
+    stop.sleep(0.05)
+
+    assert time.monotonic() - started >= 0.05
