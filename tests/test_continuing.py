@@ -1,45 +1,96 @@
-"""A run that was killed goes on, by the same call, as if nothing had happened."""
+"""A command that was killed goes on, by the same command, and ends as if nothing had happened: to the last bit."""
 
+import json
+import os
+import random
+import signal
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from project.common.files.checkpoint_file import load_checkpoint_file
-from project.training.launch import run
-from tests.helpers.training import equal, tiny_config, with_probe
+from project.common.files.layout import RunLayout
+from tests.helpers.runs import run_folder, started, tiny, wait_for_step
+from tests.helpers.training import ProbeCallback, Run, equal, tiny_config, train
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("served")]
+
+SETTINGS = ("trainer.val_check_interval=0.5", "callbacks.checkpoint.every_n_steps=2", "processes.threads=1")
+# Shuffled, and in buckets of similar length. The uninterrupted ones: one process per rank, no workers, no commands.
+EPOCHS, BATCHES = 3, {1: 9, 2: 4, 3: 3}
 
 
-@pytest.mark.usefixtures("served")
-@pytest.mark.parametrize(
-    ("overrides", "probe"),
-    [
-        (["loader.num_workers=0"], "step=13,do=kill"),
-        (["loader.num_workers=2"], "step=13,do=kill"),
-        (["trainer.devices=2"], "rank=1,step=7,do=segv"),
-    ],
-    ids=["alone", "with workers", "two ranks"],
-)
-def test_a_run_killed_within_an_epoch_ends_as_if_nothing_had_happened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], probe: str
-) -> None:
-    monkeypatch.setenv("PROJECT_ALLOW", "tests.helpers.*")
-    config = with_probe(
-        tiny_config(tmp_path, "logger=none", "callbacks.checkpoint.every_n_steps=1", *overrides), "batch_end"
-    )
-    whole, whole_result = run(config | {"paths": config["paths"], "resume": "never"})
-    assert whole_result is not None
-    monkeypatch.setenv("PROBE", probe)
-    crashed, _ = run(config | {"resume": "never"})
-    monkeypatch.delenv("PROBE")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The uninterrupted training on so many ranks."""
 
-    resumed, result = run(config)
+    @cache
+    def run(n_ranks: int) -> Run:
+        folder = tmp_path_factory.mktemp(f"whole{n_ranks}")
+        return train(tiny_config(folder, *SETTINGS, f"trainer.devices={n_ranks}"), folder / "run", world_size=n_ranks)
 
-    assert (whole.exit_code, crashed.exit_code, resumed.exit_code) == (0, 1, 0)
-    assert result is not None
-    assert result["last_checkpoint"] != whole_result["last_checkpoint"]
-    assert result["metrics"] == whole_result["metrics"]
-    one, other = (load_checkpoint_file(Path(r["last_checkpoint"])) for r in (result, whole_result))
-    for key in ("state_dict", "optimizer_states", "lr_schedulers", "global_step"):
+    return run
+
+
+def assert_same(layout: RunLayout, whole: Run) -> None:
+    """Weights, optimizer, schedule, metrics and their history are equal."""
+    one, other = load_checkpoint_file(layout.checkpoint("last")), whole.checkpoint()
+    for key in ("state_dict", "optimizer_states", "lr_schedulers", "epoch", "global_step"):
         assert equal(one[key], other[key]), key
+    assert json.loads(layout.metrics.read_text()) == whole.record["metrics"]
+    lines = [json.loads(line) for line in layout.metrics_history.read_text().splitlines()]
+    assert [{key: value for key, value in line.items() if key != "time"} for line in lines] == whole.history()
+
+
+def ended(command: list[str], folder: Path, **environ: str) -> tuple[int, str]:
+    """Exit code and output of a command that is left alone."""
+    with started(command, folder, environ=environ) as tree:
+        code = tree.wait(240)
+        tree.assert_nothing_left(5)
+        return code, tree.text
+
+
+CASES = [(1, 0, "forkserver"), (1, 2, "spawn"), (2, 0, "spawn"), (2, 2, "forkserver"), (3, 0, "forkserver")]
+
+
+@pytest.mark.case("88")
+@pytest.mark.parametrize(("n_ranks", "n_workers", "method"), CASES)
+def test_a_killed_command_goes_on_exactly(
+    tmp_path: Path, whole: Any, n_ranks: int, n_workers: int, method: str
+) -> None:
+    chance = random.Random(f"{n_ranks} {n_workers} {method}")
+    step, rank = chance.randrange(1, EPOCHS * BATCHES[n_ranks]), chance.randrange(n_ranks)
+    sizes = (f"trainer.devices={n_ranks}", f"loader.num_workers={n_workers}", f"processes.start_method={method}")
+    probe = (f"+callbacks.probe._target_={ProbeCallback.__module__}.ProbeCallback", "+callbacks.probe.at=batch_end")
+    command = tiny(tmp_path, *SETTINGS, *sizes, *probe)
+
+    killed, text = ended(command, tmp_path, PYTHONHASHSEED="1", PROBE=f"rank={rank},step={step},do=kill")
+    code, text_again = ended(command, tmp_path, PYTHONHASHSEED="2")
+
+    assert killed == 1, text
+    assert "was killed by SIGKILL" in text
+    assert code == 0, text_again
+    assert text_again.startswith("goes on (attempt 2, found crashed): ")
+    assert_same(run_folder(tmp_path), whole(n_ranks))
+
+
+def test_all_ranks_stop_at_the_same_step_when_one_is_told_to(tmp_path: Path, whole: Any) -> None:
+    command = tiny(tmp_path, *SETTINGS, "trainer.devices=2")
+    with started(command, tmp_path, environ={"PACE_S": "0.2"}) as tree:
+        os.kill(wait_for_step(tree, tmp_path, 1)["rank1"].key.pid, signal.SIGTERM)
+        code = tree.wait(20)
+        tree.assert_nothing_left(1)
+        text = tree.text
+    layout = run_folder(tmp_path)
+    steps = {r["label"]: r["step"] for r in json.loads(layout.outcome.read_text())["processes"] if "rank" in r["label"]}
+    saved = load_checkpoint_file(layout.checkpoint("last"))["global_step"]
+    again, text_again = ended(command, tmp_path)
+
+    assert code == 143, text
+    assert "Traceback" not in text
+    assert 1 <= saved < EPOCHS * BATCHES[2]
+    assert steps == {"rank0": saved, "rank1": saved}
+    assert again == 0, text_again
+    assert_same(layout, whole(2))
