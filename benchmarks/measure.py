@@ -6,16 +6,17 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import yaml
 
+from project.common.files.layout import RunLayout
 from project.common.process_registry import ProcessRecord, read_run
 from project.common.processes.handover import QUIET_WAITING
-from project.common.processes.identity import Role
+from project.common.processes.identity import Identity, ProcessKey, Role
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 1800.0
@@ -168,3 +169,22 @@ def memory_of_main(place: Place, name: str, *overrides: str) -> dict[str, float]
 def medians(samples: list[dict[str, float]]) -> dict[str, float]:
     """The median of each value over equal records."""
     return {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
+
+
+def record_processes(run_dir: Path, n_processes: int) -> None:
+    """Writes the records of a run of so many workers: every tenth lives, the others are gone."""
+    folder = RunLayout(run_dir).processes_dir
+    folder.mkdir(parents=True, exist_ok=True)
+    own, now = ProcessKey.own(), time.time()
+    for number in range(n_processes):
+        key = own if number % 10 == 0 else replace(own, pid=own.pid + number, start_time="0")
+        record = ProcessRecord(
+            key=key,
+            identity=Identity(role=Role.WORKER, run_dir=str(run_dir), rank=number // 10, worker=number % 10),
+            parent_pid=own.pid,
+            started=now,
+            history=[("starting", now), ("loading", now)],
+            heartbeat={"step": number, "time": now},
+        )
+        path = RunLayout(run_dir).process_record(record.identity.label, key.pid)
+        path.write_text(json.dumps(record.as_dict()))

@@ -19,7 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from benchmarks.measure import BenchmarkError, Place, Run, medians, memory_of_main  # noqa: E402 - found by the line above
+from benchmarks.measure import (  # noqa: E402 - found by the line above
+    BenchmarkError,
+    Place,
+    Run,
+    medians,
+    memory_of_main,
+    record_processes,
+)
 
 RESULTS = ROOT / "benchmarks" / "results" / "startup.json"
 DDP = ("+experiment=language_id_ddp", "trainer.max_steps=2", "logger=csv")
@@ -168,6 +175,13 @@ class Benchmark:
             )
         ]
 
+    def listing(self) -> list[Row]:
+        """The process table of a run of a thousand processes, from the command to the prompt."""
+        run_dir = self.place.folder / "thousand"
+        record_processes(run_dir, 1000)
+        (seconds,) = self._medians(lambda: self.place.python("-m", "project.ps", str(run_dir)))
+        return [Row(what="project.ps of 1,000 processes", value=seconds, unit="s", aim=0.5)]
+
     def _default_run(self) -> float:
         epochs = () if self.epochs is None else (f"trainer.max_epochs={self.epochs}",)
         self._last = self.place.train("default", "trainer=cpu", *epochs)
@@ -210,7 +224,7 @@ def bare_settings(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-NAMES = ("commands", "first_batch", "memory", "managers", "whole_run")
+NAMES = ("commands", "first_batch", "memory", "managers", "whole_run", "listing")
 
 
 def _flat(found: dict[str, dict[str, float]]) -> dict[str, float]:

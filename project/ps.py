@@ -1,21 +1,23 @@
-"""Shows the processes of this user's runs: python -m project.ps [RUN …] [--json] [--watch] [--reap]."""
+"""Shows the processes of this user's runs: python -m project.ps [RUN …] [--json] [--watch] [--reap] [--timeline]."""
 
 import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from project.common.devices.inventory import memory_by_process
 from project.common.live_runs import LiveRun, pointed_runs
-from project.common.process_registry import ProcessRecord, kill_remaining, read_run
+from project.common.process_registry import ProcessRecord, in_tree_order, indentation, kill_remaining, read_run
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
-_ORDER = {"main": 0, "server": 1, "trial": 2, "rank": 3, "worker": 4}
-_COLUMNS = ("process", "pid", "state", "age", "cpu", "memory", "step", "last step")
+_COLUMNS = ("process", "pid", "state", "age", "cpu", "memory", "gpu memory", "step", "heartbeat")
+_TO_THE_RIGHT = frozenset(_COLUMNS[1:]) - {"state"}
+_STYLES = {"killed": "red", "crashed": "red", "refused": "red", "interrupted": "yellow"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,21 +25,29 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.reap:
         return _reap()
+    if options.timeline:
+        return _draw(options.runs)
     if options.json:
-        print(json.dumps([_as_json(folder) for folder in _folders(options.runs)], indent=1))
+        devices = memory_by_process()
+        print(json.dumps([_as_json(folder, devices) for folder in _folders(options.runs)], indent=1))
         return 0
     if options.watch:
         return _watch(options.runs)
-    _print(_tables(options.runs))
+    from rich.console import Console
+
+    console = Console()
+    console.print(_tables(options.runs), no_wrap=True, overflow="ignore", crop=console.is_terminal)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m project.ps", description=__doc__)
-    parser.add_argument("runs", nargs="*", type=Path, help="run folders; none: every run that is alive")
-    parser.add_argument("--json", action="store_true", help="plain data instead of tables")
-    parser.add_argument("--watch", action="store_true", help="show again every second, in place, until Ctrl-C")
-    parser.add_argument("--reap", action="store_true", help="end what runs left whose main process is gone")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="run folders; none: every run that is alive")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--json", action="store_true", help="plain data instead of tables")
+    way.add_argument("--watch", action="store_true", help="show again every second, in place, until Ctrl-C")
+    way.add_argument("--reap", action="store_true", help="end what runs left whose main process is gone")
+    way.add_argument("--timeline", action="store_true", help="write who did what when: a picture, and for Perfetto")
     return parser
 
 
@@ -64,85 +74,106 @@ def _reap() -> int:
     return 0
 
 
-def _as_json(folder: Path) -> dict[str, Any]:
-    rows = [record.as_dict() | {"state": record.state} | _usage(record) for record in _sorted(read_run(folder))]
+def _draw(runs: Iterable[Path]) -> int:
+    """Writes both forms of each run's timeline into its folder and prints their paths."""
+    from project.common.processes.timeline import write_timeline
+
+    for folder in _folders(runs):
+        if not read_run(folder):
+            sys.exit(f"{folder}: no process of a run is recorded there")
+        for path in write_timeline(folder):
+            print(path)
+    return 0
+
+
+def _as_json(folder: Path, devices: Mapping[int, float]) -> dict[str, Any]:
+    rows = [
+        record.as_dict() | {"state": record.state} | _usage(record, devices)
+        for record in in_tree_order(read_run(folder))
+    ]
     return {"run_dir": str(folder), "processes": rows}
 
 
-def _sorted(records: list[ProcessRecord]) -> list[ProcessRecord]:
-    """In tree order: by attempt, then rank with its workers below it."""
-
-    def place(record: ProcessRecord) -> tuple[Any, ...]:
-        identity = record.identity
-        rank = -1 if identity.rank is None else identity.rank
-        return identity.attempt, identity.trial, rank, _ORDER[identity.role], identity.worker or 0, record.started
-
-    return sorted(records, key=place)
-
-
-def _usage(record: ProcessRecord) -> dict[str, float | None]:
-    """CPU seconds and resident memory in MB of a living process; None for one that is gone."""
+def _usage(record: ProcessRecord, devices: Mapping[int, float]) -> dict[str, float | None]:
+    """CPU seconds, resident memory and device memory (both in MB) of a living process; None for one that is gone."""
     import psutil
 
+    nothing: dict[str, float | None] = {"cpu_s": None, "memory_mb": None, "gpu_memory_mb": None}
     if not record.key.is_alive():
-        return {"cpu_s": None, "memory_mb": None}
+        return nothing
     try:
         process = psutil.Process(record.key.pid)
-        times = process.cpu_times()
-        return {"cpu_s": times.user + times.system, "memory_mb": process.memory_info().rss / 2**20}
+        times, memory = process.cpu_times(), process.memory_info()
     except psutil.Error:
-        return {"cpu_s": None, "memory_mb": None}
+        return nothing
+    return {
+        "cpu_s": times.user + times.system,
+        "memory_mb": memory.rss / 2**20,
+        "gpu_memory_mb": devices.get(record.key.pid),
+    }
 
 
-def _tables(runs: Iterable[Path]) -> list["RenderableType"]:
-    tables = [_table(folder) for folder in _folders(runs)]
-    return tables or ["no run is alive"]
+def _tables(runs: Iterable[Path]) -> "Text":
+    from rich.text import Text
+
+    devices = memory_by_process()
+    tables = [_table(folder, devices) for folder in _folders(runs)]
+    return Text("\n").join(tables) if tables else Text("no run is alive")
 
 
-def _table(folder: Path) -> "RenderableType":
-    from rich.table import Table
+def _table(folder: Path, devices: Mapping[int, float]) -> "Text":
+    """A line per process. Padded here: rich's table takes a second for a thousand rows."""
+    from rich.text import Text
 
-    table = Table(*_COLUMNS, title=str(folder), title_justify="left", box=None, pad_edge=False)
-    for record in _sorted(read_run(folder)):
-        table.add_row(*_row(record))
-    return table
+    records = in_tree_order(read_run(folder))
+    rows = [_row(record, devices) for record in records]
+    shown = [i for i, name in enumerate(_COLUMNS) if name != "gpu memory" or any(row[i] for row in rows)]
+    widths = [max(len(row[i]) for row in (_COLUMNS, *rows)) for i in shown]
+    text = Text.assemble((f"{folder}\n", "italic"), (_line(_COLUMNS, shown, widths), "bold"))
+    for record, row in zip(records, rows, strict=True):
+        status = record.outcome["status"] if record.outcome else record.state
+        text.append("\n" + _line(row, shown, widths), style=_STYLES.get(status, ""))
+    return text
 
 
-def _row(record: ProcessRecord) -> tuple[str, ...]:
+def _line(cells: tuple[str, ...], shown: list[int], widths: list[int]) -> str:
+    padded = (
+        cells[i].rjust(width) if _COLUMNS[i] in _TO_THE_RIGHT else cells[i].ljust(width)
+        for i, width in zip(shown, widths, strict=True)
+    )
+    return "  ".join(padded).rstrip()
+
+
+def _row(record: ProcessRecord, devices: Mapping[int, float]) -> tuple[str, ...]:
     now = time.time()
-    ended = record.outcome["time"] if record.outcome else None
-    usage = _usage(record)
+    ended = record.outcome["time"] if record.outcome else record.last_sign if record.state == "killed" else None
+    usage = _usage(record, devices)
     beat = record.heartbeat
-    indent = "  " * (_ORDER[record.identity.role] if record.identity.role != "server" else 1)
     return (
-        indent + record.identity.label,
+        "  " * indentation(record) + record.identity.label,
         str(record.key.pid),
         record.state if not record.outcome else f"{record.outcome['status']} ({record.outcome['exit_code']})",
         f"{(ended or now) - record.started:.0f} s",
-        "" if usage["cpu_s"] is None else f"{usage['cpu_s']:.1f} s",
-        "" if usage["memory_mb"] is None else f"{usage['memory_mb']:.0f} MB",
+        _number(usage["cpu_s"], "{:.1f} s"),
+        _number(usage["memory_mb"], "{:.0f} MB"),
+        _number(usage["gpu_memory_mb"], "{:.0f} MB"),
         "" if beat is None else f"{beat['step']:.0f}",
         "" if beat is None or ended else f"{now - beat['time']:.0f} s ago",
     )
 
 
-def _print(tables: list["RenderableType"]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    for table in tables:
-        console.print(table)
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)
 
 
 def _watch(runs: list[Path]) -> int:
-    from rich.console import Group
     from rich.live import Live
 
     try:
-        with Live(Group(*_tables(runs)), auto_refresh=False, screen=False) as live:
+        with Live(_tables(runs), auto_refresh=False) as live:
             while True:
                 time.sleep(1.0)
-                live.update(Group(*_tables(runs)), refresh=True)
+                live.update(_tables(runs), refresh=True)
     except KeyboardInterrupt:
         return 0
 

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +56,11 @@ class ProcessRecord:
         if self.key.is_local() and not self.key.is_alive():
             return "killed"
         return self.history[-1][0] if self.history else "starting"
+
+    @property
+    def last_sign(self) -> float:
+        """When it last said anything, in seconds since the epoch."""
+        return max(self.history[-1][1] if self.history else self.started, (self.heartbeat or {}).get("time", 0.0))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as it stands in the file."""
@@ -163,23 +168,23 @@ def forget() -> None:
 
 
 @contextmanager
-def server_noted(run_dir: str, pid: int | None) -> Iterator[None]:
+def server_noted(main: Identity, pid: int | None) -> Iterator[None]:
     """Keeps a record of the process server, which knows no run itself; does nothing when there is none.
 
     A server that lives on afterwards has done its part in this run; one that was killed is left without an outcome.
     """
     key = None if pid is None else ProcessKey.of(pid)
-    if key is None:
+    if key is None or main.run_dir is None:
         yield
         return
     now = time.time()
     record = ProcessRecord(
         key=key,
-        identity=Identity(role=Role.SERVER, run_dir=run_dir),
+        identity=main.child(role=Role.SERVER),
         parent_pid=os.getpid(),
         started=now,
         history=[("serving", now)],
-        path=RunLayout(Path(run_dir)).process_record("server", key.pid),
+        path=RunLayout(Path(main.run_dir)).process_record("server", key.pid),
     )
     _write_record(record)
     try:
@@ -218,6 +223,23 @@ def read_run(run_dir: str | os.PathLike[str]) -> list[ProcessRecord]:
         except (ValueError, KeyError, TypeError) as error:
             log.warning("%s is not a process record: %s", path, error)
     return sorted(records, key=lambda record: record.started)
+
+
+def in_tree_order(records: Iterable[ProcessRecord]) -> list[ProcessRecord]:
+    """By attempt and trial, then each rank with its workers below it."""
+    order = list(Role)
+
+    def place(record: ProcessRecord) -> tuple[Any, ...]:
+        identity = record.identity
+        rank = -1 if identity.rank is None else identity.rank
+        return identity.attempt, identity.trial, rank, order.index(identity.role), identity.worker or 0, record.started
+
+    return sorted(records, key=place)
+
+
+def indentation(record: ProcessRecord) -> int:
+    """How deep a process lies below main."""
+    return {Role.MAIN: 0, Role.SERVER: 1, Role.TRIAL: 1, Role.RANK: 2, Role.WORKER: 3}[record.identity.role]
 
 
 def find_record(run_dir: str | os.PathLike[str], pid: int) -> ProcessRecord | None:

@@ -180,7 +180,7 @@ class _Run:
     def _one_attempt(self, identity: Identity) -> Outcome:
         process_registry.set_state("supervising")
         assert identity.run_dir is not None
-        with process_registry.server_noted(identity.run_dir, process_server.pid()):
+        with process_registry.server_noted(identity, process_server.pid()):
             child = start_child(run_trial, self._handover(identity))
             limit_s = self.config["processes"]["stall_timeout_s"]
             watch = None if limit_s is None else StallWatch(identity.run_dir, limit_s=limit_s)

@@ -1,6 +1,7 @@
 """What a DataLoader's worker runs first. Nothing heavy is imported here: every worker imports this module."""
 
 from project.common.managers.process_init import ensure_process_initialized
+from project.common.process_registry import set_state
 from project.common.processes.handover import handed_config
 from project.common.processes.identity import current_identity
 from project.training.rng import seed_process
@@ -17,3 +18,4 @@ def start_worker(worker: int) -> None:
     identity = current_identity()
     rank = (identity.rank if identity else 0) or 0
     seed_process((config or {}).get("seed") or 0, rank, worker)
+    set_state("loading")

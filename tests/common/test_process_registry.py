@@ -169,7 +169,7 @@ def test_the_newest_record_of_a_pid_counts(tmp_path: Path) -> None:
 
 def test_the_server_is_noted_and_is_never_killed_with_a_run(tmp_path: Path, served: int) -> None:
     RunLayout(tmp_path).make()
-    with process_registry.server_noted(str(tmp_path), served):
+    with process_registry.server_noted(Identity(role=Role.MAIN, run_dir=str(tmp_path)), served):
         (during,) = process_registry.read_run(tmp_path)
         killed = process_registry.kill_remaining(tmp_path)
     (after,) = process_registry.read_run(tmp_path)
@@ -182,7 +182,7 @@ def test_the_server_is_noted_and_is_never_killed_with_a_run(tmp_path: Path, serv
 def test_a_server_that_was_killed_has_no_outcome(tmp_path: Path) -> None:
     RunLayout(tmp_path).make()
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    with process_registry.server_noted(str(tmp_path), process.pid):
+    with process_registry.server_noted(Identity(role=Role.MAIN, run_dir=str(tmp_path)), process.pid):
         process.kill()
         process.wait(10)
     (record,) = process_registry.read_run(tmp_path)

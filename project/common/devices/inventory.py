@@ -4,7 +4,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,19 +40,47 @@ class Device:
 
 def nvml_devices() -> list[Device]:
     """All NVIDIA devices of this machine, without touching CUDA; none where there is no driver."""
+    with _nvml() as pynvml:
+        if pynvml is None:
+            return []
+        try:
+            return [_describe(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+        except pynvml.NVMLError as error:
+            log.warning("the NVIDIA driver does not answer (%s): its devices are not used", error)
+            return []
+
+
+def memory_by_process() -> dict[int, float]:
+    """Device memory in MB of every process that computes on an NVIDIA device, by pid, over all devices."""
+    found: dict[int, float] = {}
+    with _nvml() as pynvml:
+        if pynvml is None:
+            return found
+        try:
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                    found[process.pid] = found.get(process.pid, 0.0) + (process.usedGpuMemory or 0) / 2**20
+        except pynvml.NVMLError as error:
+            log.debug("the NVIDIA driver does not say which processes compute: %s", error)
+    return found
+
+
+@contextmanager
+def _nvml() -> Iterator[Any]:
+    """NVIDIA's library, ready to be asked; None where there is no driver."""
     try:
         import pynvml
     except ImportError:
-        return []
+        yield None
+        return
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        return []
+        yield None
+        return
     try:
-        return [_describe(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError as error:
-        log.warning("the NVIDIA driver does not answer (%s): its devices are not used", error)
-        return []
+        yield pynvml
     finally:
         pynvml.nvmlShutdown()
 

@@ -60,6 +60,11 @@ class RunLayout:
         return self.run_dir / "timeline.json"
 
     @property
+    def timeline_picture(self) -> Path:
+        """The same as a drawing."""
+        return self.run_dir / "timeline.svg"
+
+    @property
     def checkpoints_dir(self) -> Path:
         """`best.ckpt` and `last.ckpt`."""
         return self.run_dir / "checkpoints"

@@ -46,12 +46,12 @@ class StallWatch:
         self._next = time.monotonic() + self._interval_s
         living = process_registry.living(self._run_dir)
         now = time.time()
-        stalled = [r for r in living if _is_stepping(r) and now - _last_sign(r) > self._limit_s]
+        stalled = [r for r in living if _is_stepping(r) and now - r.last_sign > self._limit_s]
         if not stalled:
             return None
-        culprit = min(stalled, key=lambda record: (_step(record), _last_sign(record)))
+        culprit = min(stalled, key=lambda record: (_step(record), record.last_sign))
         self._keep_stacks(living)
-        quiet_s = now - _last_sign(culprit)
+        quiet_s = now - culprit.last_sign
         return (
             f"{culprit.identity.label} (pid {culprit.key.pid}) made no step for {quiet_s:.0f} s while "
             f"{culprit.state}, last step {_step(culprit)}; the stacks of all its threads are at the end of "
@@ -68,11 +68,6 @@ class StallWatch:
 
 def _is_stepping(record: ProcessRecord) -> bool:
     return record.identity.role is Role.RANK and record.outcome is None and record.state in STEPPING
-
-
-def _last_sign(record: ProcessRecord) -> float:
-    """Seconds since the epoch of its last step or change of state."""
-    return max(record.history[-1][1], (record.heartbeat or {}).get("time", 0.0))
 
 
 def _step(record: ProcessRecord) -> int:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from project.common.files.atomic import write_json
+from project.common.files.atomic import atomic_file, write_json
 from project.common.files.layout import RunLayout
 from project.common.process_registry import ProcessRecord, read_run
 
@@ -19,7 +19,7 @@ def trace_events(records: list[ProcessRecord]) -> list[dict[str, Any]]:
         events.append(
             {"name": "process_name", "ph": "M", "pid": pid, "tid": pid, "args": {"name": record.identity.label}}
         )
-        for (state, begin), end in zip(record.history, _ends(record), strict=False):
+        for (state, begin), end in zip(record.history, state_ends(record), strict=False):
             events.append(
                 {
                     "name": state,
@@ -34,15 +34,23 @@ def trace_events(records: list[ProcessRecord]) -> list[dict[str, Any]]:
     return events
 
 
-def _ends(record: ProcessRecord) -> list[float]:
-    """When each state ended. A killed process's last state lasts to its last sign of life; `ended` is no bar."""
+def state_ends(record: ProcessRecord) -> list[float]:
+    """When each state ended, in seconds since the epoch.
+
+    A killed process's last state lasts to its last sign of life; `ended` is no bar.
+    """
     ends = [when for _, when in record.history[1:]]
     if record.history and record.history[-1][0] != "ended":
-        last = record.history[-1][1]
-        ends.append(max(last, (record.heartbeat or {}).get("time", last)))
+        ends.append(record.last_sign)
     return ends
 
 
-def write_timeline(run_dir: Path) -> None:
-    """Writes `timeline.json` from the records in the run's folder."""
-    write_json(RunLayout(run_dir).timeline, {"traceEvents": trace_events(read_run(run_dir)), "displayTimeUnit": "ms"})
+def write_timeline(run_dir: Path) -> tuple[Path, Path]:
+    """Writes `timeline.json` and `timeline.svg` from the records in the run's folder; returns their paths."""
+    from project.common.processes.timeline_svg import timeline_svg
+
+    layout, records = RunLayout(run_dir), read_run(run_dir)
+    write_json(layout.timeline, {"traceEvents": trace_events(records), "displayTimeUnit": "ms"})
+    with atomic_file(layout.timeline_picture, durable=False) as file:
+        file.write(timeline_svg(records, title=str(run_dir)))
+    return layout.timeline, layout.timeline_picture
