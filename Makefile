@@ -21,7 +21,7 @@ PIP_INSTALL := .venv/bin/python -m pip install -qq --disable-pip-version-check -
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-fast lint format benchmark install extras lock clean
+.PHONY: help train test test-fast chaos lint format benchmark install extras lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2} /^#   / {sub(/^#   /, ""); print}' Makefile
@@ -44,6 +44,9 @@ lint: $(INSTALLED) ## style, types and the direction of imports
 format: $(INSTALLED) ## lay out the code and mend what can be mended
 	@"$(BIN)/ruff" check --fix .
 	@"$(BIN)/ruff" format .
+
+chaos: $(INSTALLED) ## what can happen to each process, in each phase, with the real program; an hour on two cores
+	@exec "$(BIN)/python" -m tests.chaos.run $(ARGS)
 
 benchmark: $(INSTALLED) ## how long processes take to start
 	@exec "$(BIN)/python" benchmarks/startup.py $(ARGS)

@@ -117,7 +117,12 @@ class _Run:
         identity = Identity(role=Role.MAIN, run_dir=str(folder.layout.run_dir), attempt=folder.attempt)
         with _owned(folder):
             self._prepare(folder, identity)
-            outcome = self._inline(identity) if inline else self._with_restarts(identity)
+            try:
+                outcome = self._inline(identity) if inline else self._with_restarts(identity)
+            except BaseException as error:  # a fault of main's own code; its record must not look killed
+                end_subtree(identity.run_dir)
+                self._finish(folder, outcome_of(error))
+                raise
             self._finish(folder, outcome)
         report.print_end(outcome, self.result, layout=folder.layout, resume=self.config["resume"])
         return outcome, self.result

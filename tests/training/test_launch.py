@@ -117,3 +117,23 @@ def test_a_crashed_trial_is_not_started_again_unasked(tmp_path: Path, monkeypatc
     assert outcome.exit_code == 1
     assert outcome.cause == "OSError: try 1"
     assert len(trial_records(tmp_path)) == 1
+
+
+def test_an_error_in_main_itself_ends_the_tree_in_order_and_is_the_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Main's record once said no more than that of a killed one, and the semaphores of its tree were left."""
+
+    def fail(run: Any, child: Any, kind: str, data: Any) -> None:
+        raise RuntimeError("in main")
+
+    monkeypatch.setattr("project.training.launch._Run._on_message", fail)
+
+    with pytest.raises(RuntimeError, match="in main"):
+        run(trivial(tmp_path))
+
+    end = json.loads((run_dir_in(tmp_path) / "outcome.json").read_text())
+    assert (end["status"], end["exception"], end["cause"]) == ("crashed", "RuntimeError", "RuntimeError: in main")
+    (trial,) = trial_records(tmp_path)
+    assert not trial.key.is_alive()
+    assert trial.outcome is not None

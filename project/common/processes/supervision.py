@@ -131,14 +131,24 @@ class Supervisor:
         stop.wake_on_request(self._wake[1])
         try:
             with _ending_in_order():
-                while self._living():
-                    self._turn()
+                self._until_all_ended()
         finally:
             stop.no_longer_wake(self._wake[1])
             for fd in self._wake:
                 os.close(fd)
             for child in self.children:
                 self._close(child)
+
+    def _until_all_ended(self) -> None:
+        try:
+            while self._living():
+                self._turn()
+        except BaseException as error:
+            name = type(error).__name__
+            self._tell(f"{name} in the parent", exit_code=1, deadline=time.monotonic() + AFTER_CRASH_S)
+            while self._living():  # should it fail again, the children notice that their parent goes
+                self._turn()
+            raise
 
     def _living(self) -> list[Child]:
         return [child for child in self.children if child.exit_code is None]
