@@ -11,7 +11,7 @@ from project.common.errors import ProjectError
 from project.common.managers import get_metrics_manager
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
-from project.common.processes.stop import StopRequest, StopRequested, raise_if_stop_requested, stop_request
+from project.common.processes.stop import PASSED_ON, StopRequest, StopRequested, raise_if_stop_requested, stop_request
 from project.training.agreement import Agreement
 from project.training.checkpoint import Checkpoints, ends_epoch, is_accumulating, may_save
 from project.training.rng import seed_process
@@ -155,7 +155,7 @@ def _is_log_step(trainer: "Trainer") -> bool:
 
 
 def _passed_on(exit_code: int) -> StopRequest:
-    return StopRequest(reason="another rank was asked to stop", exit_code=exit_code, deadline=time.monotonic() + 10)
+    return StopRequest(reason=PASSED_ON, exit_code=exit_code, deadline=time.monotonic() + 10)
 
 
 def leave_signals_alone(trainer: "Trainer") -> None:

@@ -147,7 +147,15 @@ class _Ranks:
         if failed is None:
             return
         if failed.outcome is not None and failed.outcome.status is Status.INTERRUPTED:
+            failed = next((child for child in supervisor.children if _was_asked_to_stop(child)), failed)
+            assert failed.outcome is not None
             raise stop.StopRequested(
                 stop.StopRequest(reason=failed.how_it_ended(), exit_code=failed.outcome.exit_code, deadline=0.0)
             )
         raise refusal_in(failed.outcome) or ChildFailedError(failed.how_it_ended())
+
+
+def _was_asked_to_stop(child: Child) -> bool:
+    """Whether it has the cause, and did not stop because another rank had one."""
+    outcome = child.outcome
+    return outcome is not None and outcome.status is Status.INTERRUPTED and stop.PASSED_ON not in (outcome.cause or "")

@@ -14,7 +14,7 @@ from project.common.processes.identity import Role
 from project.training.launch import run
 from tests.helpers.runs import started
 from tests.helpers.runs import trivial as trivial_command
-from tests.helpers.training import compose
+from tests.helpers.training import compose, tiny_config, with_probe
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.usefixtures("served")
@@ -137,3 +137,19 @@ def test_an_error_in_main_itself_ends_the_tree_in_order_and_is_the_outcome(
     (trial,) = trial_records(tmp_path)
     assert not trial.key.is_alive()
     assert trial.outcome is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_to_one_rank_is_the_cause_whichever_rank_ends_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
+    """The other rank stops because they agreed to, and its outcome once stood for the run's."""
+    monkeypatch.setenv("PROJECT_ALLOW", "tests.helpers.*")
+    monkeypatch.setenv("PROBE", f"rank={rank},step=3,do=term")
+
+    outcome, _ = run(with_probe(tiny_config(tmp_path, "logger=none", "trainer.devices=2"), "batch_end"))
+
+    assert (outcome.exit_code, outcome.status) == (143, "interrupted")
+    assert outcome.cause is not None
+    assert f"rank{rank} received SIGTERM" in outcome.cause

@@ -55,7 +55,7 @@ def launch_server(settings: dict[str, Any], *, report_fd: int) -> ServerHandle:
         report_fd: Write end of a pipe on which the server says what it imported.
     """
     check_internals()
-    resource_tracker.ensure_running()
+    ensure_tracker()
     use_scratch_folder()
     with socket.socket(socket.AF_UNIX) as listener:
         address = connection.arbitrary_address("AF_UNIX")
@@ -174,12 +174,21 @@ def forget_semaphore(name: str) -> None:
 
 def popen(process_object: Any, method: str) -> Any:
     """Starts `process_object` by `method`, as the standard context of that name would; two threads may wait for it."""
-    resource_tracker.ensure_running()  # it unblocks signals when it starts, so it starts first
+    ensure_tracker()  # it unblocks signals when it starts, so it starts first
     use_scratch_folder()
     with signals.held_back():
         started = multiprocessing.get_context(method).Process._Popen(process_object)
     started.poll = _Poll(started)
     return started
+
+
+def ensure_tracker() -> None:
+    """Starts the resource tracker of this tree; by itself it ignores SIGINT and SIGTERM, but not a closed terminal.
+
+    It inherits SIGHUP as blocked and never lets it in. Without it semaphores would be left, or reported as lost.
+    """
+    with signals.held_back():
+        resource_tracker.ensure_running()
 
 
 class _Poll:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 # By number: SIGHUP does not exist everywhere.
 EXIT_CODES = {2: 130, 15: 143, 1: 129}
+# The reason of a rank that stops because the ranks agreed to: another one has the cause.
+PASSED_ON = "another rank was asked to stop"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import pytest
 from project.common.errors import ProcessServerError
 from project.common.processes import mp_internals, process_server
 from project.common.processes.managed_process import ManagedProcess
+from tests.helpers.mains import run_main
 from tests.helpers.processes import handover_for
 from tests.helpers.tree import ROOT
 
@@ -87,3 +88,21 @@ def test_our_data_is_handed_on_and_can_be_left_out() -> None:
     assert handed == {"a": 1}
     assert handed in config.values()
     assert handed not in mp_internals.without_inheritance(config).values()
+
+
+def test_a_closed_terminal_does_not_end_the_resource_tracker_before_its_tree() -> None:
+    """SIGHUP goes to the whole group; a tracker that is started anew complains of every semaphore that it never saw."""
+    lines = run_main(
+        """
+        import signal
+        from multiprocessing import resource_tracker
+        tracker = resource_tracker._resource_tracker._pid
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            os.kill(tracker, number)
+        time.sleep(0.5)
+        print(os.waitpid(tracker, os.WNOHANG))
+        process_server.stop()
+        """
+    )
+
+    assert lines == ["(0, 0)"]
