@@ -13,6 +13,7 @@ from project.common.processes.identity import current_identity
 from project.common.processes.managed_process import ManagedContext
 from project.training.checkpoint import position
 from project.training.rng import generator
+from project.training.stream import EvenLoader, StreamBatches
 from project.training.workers import start_worker
 
 _SPLIT_NUMBERS = {"train": 0, "val": 1, "test": 2}
@@ -36,6 +37,7 @@ class DataModule(LightningDataModule):
         self._seed = seed
         self._test_split = test_split
         self._train_sampler: EpochBatchSampler | None = None
+        self._stream: StreamBatches | None = None
 
     @property
     def train_sampler(self) -> EpochBatchSampler:
@@ -46,20 +48,43 @@ class DataModule(LightningDataModule):
             self._train_sampler = batches.train_sampler(lengths, rank=self._rank, world_size=self._world_size)
         return self._train_sampler
 
+    @property
+    def stream(self) -> StreamBatches:
+        """This rank's share of a stream."""
+        if self._stream is None:
+            plan = get_batch_manager().plan
+            self._stream = StreamBatches(
+                batch_size=plan.batch_size,
+                drop_last=plan.last_batch == "drop",
+                rank=self._rank,
+                world_size=self._world_size,
+            )
+        return self._stream
+
+    @property
+    def n_batches(self) -> int | None:
+        """Micro-batches of an epoch on one rank; None when a stream does not tell."""
+        return None if get_data_manager().is_streamed else len(self.train_sampler)
+
     def facts(self) -> dict[str, int | list[str]]:
         """What has to be the same on every rank, or one would wait for another for ever."""
         data = get_data_manager()
         rows = {f"{split} rows": data.n_rows(split) for split in ("train", "val", "test")}
-        return {"batches": len(self.train_sampler), **rows, "labels": data.labels}
+        batches = {} if self.n_batches is None else {"batches": self.n_batches}
+        return {**batches, **rows, "labels": data.labels}
 
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> DataLoader | EvenLoader:
         assert self.trainer is not None, "Lightning sets it"
+        if get_data_manager().is_streamed:
+            self.stream.set_position(*position(self.trainer))
+            return EvenLoader(self._stream_loader(), self.stream)
         self.train_sampler.set_position(*position(self.trainer))
         return self._make("train", self.train_sampler, n_workers=self._loader["num_workers"])
 
     def start_epoch(self, epoch: int) -> None:
         """Before each epoch's iterator is made: Lightning tells an epoch to samplers only, not to batch samplers."""
-        self.train_sampler.set_position(epoch, 0)
+        order = self.stream if get_data_manager().is_streamed else self.train_sampler
+        order.set_position(epoch, 0)
 
     def val_dataloader(self) -> DataLoader:
         return self._evaluation_loader("val")
@@ -76,7 +101,16 @@ class DataModule(LightningDataModule):
         )
         return self._make(split, sampler, n_workers=self._loader["num_workers_eval"])
 
+    def _stream_loader(self) -> DataLoader:
+        options = self._options("train", n_workers=self._loader["num_workers"])
+        options.pop("persistent_workers", None)  # workers learn the epoch when they start
+        return DataLoader(self.stream, batch_size=None, **options)
+
     def _make(self, split: str, sampler: Any, *, n_workers: int) -> DataLoader:
+        rows = cast(Any, get_data_manager().rows(split, seed=self._seed))  # map-style by its methods, not by its class
+        return DataLoader(rows, batch_sampler=sampler, **self._options(split, n_workers=n_workers))
+
+    def _options(self, split: str, *, n_workers: int) -> dict[str, Any]:
         options: dict[str, Any] = {}
         if n_workers > 0:
             options = {
@@ -87,26 +121,26 @@ class DataModule(LightningDataModule):
                 "prefetch_factor": self._loader["prefetch_factor"],
                 "timeout": self._loader["timeout_s"],
             }
-        return DataLoader(
-            cast(Any, get_data_manager().rows(split, seed=self._seed)),  # map-style by its methods, not by its class
-            batch_sampler=sampler,
-            collate_fn=get_batch_manager().collate,
+        return options | {
+            "collate_fn": get_batch_manager().collate,
             # Without one of its own, iterating would draw from the process's random state.
-            generator=generator(self._seed, self._rank, _SPLIT_NUMBERS.get(split, 3)),
-            pin_memory=self._loader["pin_memory"] and get_cuda_manager().accelerator == "cuda",
-            **options,
-        )
+            "generator": generator(self._seed, self._rank, _SPLIT_NUMBERS.get(split, 3)),
+            "pin_memory": self._loader["pin_memory"] and get_cuda_manager().accelerator == "cuda",
+        }
 
 
-def optimizer_steps(*, n_batches: int, accumulation: int, trainer: Mapping[str, Any]) -> int | None:
+def optimizer_steps(*, n_batches: int | None, accumulation: int, trainer: Mapping[str, Any]) -> int | None:
     """Optimizer steps that the trainer's settings come to; None when only time or a metric ends the training.
 
     Lightning's own estimate makes the loaders before a checkpoint's position is restored.
     """
-    limit = trainer.get("limit_train_batches", 1.0)
-    n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * (1.0 if limit is None else limit))
     max_epochs, max_steps = trainer["max_epochs"], trainer["max_steps"]
-    by_epochs = max_epochs * -(-n_batches // accumulation) if max_epochs is not None and max_epochs >= 0 else None
+    by_epochs = None
+    if n_batches is not None and max_epochs is not None and max_epochs >= 0:
+        limit = trainer.get("limit_train_batches", 1.0)
+        limit = 1.0 if limit is None else limit
+        n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * limit)
+        by_epochs = max_epochs * -(-n_batches // accumulation)
     by_steps = max_steps if max_steps is not None and max_steps >= 0 else None
     ends = [end for end in (by_epochs, by_steps) if end is not None]
     return min(ends) if ends else None

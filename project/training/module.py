@@ -167,7 +167,7 @@ def make_scheduler(
     if needed and total_steps is None:
         raise ConfigError(
             f"task.scheduler: {node['_target_']} needs the number of steps; "
-            "set trainer.max_epochs or trainer.max_steps, or task.scheduler=null"
+            "set trainer.max_epochs or trainer.max_steps (the latter for a stream), or task.scheduler=null"
         )
     total = total_steps or 0
     values: dict[str, Any] = dict.fromkeys(needed, total)

@@ -1,6 +1,7 @@
 """What the terminal shows of a training: a bar in rank 0, or plain lines where there is no terminal."""
 
 import logging
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -98,13 +99,16 @@ class ProgressReport(Callback):
 
 def _batches_done(trainer: "Trainer") -> int:
     per_epoch = trainer.num_training_batches
+    if math.isinf(per_epoch):
+        return int(trainer.fit_loop.epoch_loop.batch_progress.total.processed)
     epoch = trainer.fit_loop.epoch_progress.current.processed
     return int(epoch * per_epoch + trainer.fit_loop.epoch_loop.batch_progress.current.processed)
 
 
 def _total_batches(trainer: "Trainer") -> int | None:
     per_epoch = trainer.num_training_batches
-    by_epochs = trainer.max_epochs * per_epoch if trainer.max_epochs is not None and trainer.max_epochs > 0 else None
+    has_epochs = trainer.max_epochs is not None and trainer.max_epochs > 0 and not math.isinf(per_epoch)
+    by_epochs = trainer.max_epochs * per_epoch if has_epochs else None
     by_steps = trainer.max_steps * trainer.accumulate_grad_batches if trainer.max_steps > 0 else None
     ends = [end for end in (by_epochs, by_steps) if end is not None]
     return int(min(ends)) if ends else None

@@ -23,6 +23,7 @@ from project.common.process_registry import heartbeat, set_state
 from project.common.processes.identity import Identity, current_identity
 from project.common.processes.stop import StopRequested, raise_if_stop_requested
 from project.common.whitelist import instantiate
+from project.training import stream
 from project.training.baselines import baseline_metrics
 from project.training.build import instantiate_all, make_loggers, make_module, make_trainer, quiet_libraries
 from project.training.callback import STEP_METRICS, ProcessCallback
@@ -117,12 +118,15 @@ class Training:
         raise_if_stop_requested()
         get_data_manager().prepare()
         raise_if_stop_requested()
+        if get_data_manager().is_streamed:
+            stream.check_settings(config)
         self.datamodule = DataModule(loader=config["loader"], seed=config["seed"])
         require_even(self.datamodule.facts(), world_size=identity.world_size)
         self.accumulation = get_batch_manager().accumulation(identity.world_size)
         self.module = make_module(config, total_steps=self._total_steps())
         self._check_objective()
-        get_batch_manager().refuse_single_rows(self.module, self.datamodule.train_sampler)
+        if not get_data_manager().is_streamed:
+            get_batch_manager().refuse_single_rows(self.module, self.datamodule.train_sampler)
         callbacks = instantiate_all("callbacks", config["callbacks"])
         self.checkpoints = next((callback for callback in callbacks if isinstance(callback, Checkpoints)), None)
         callbacks.append(ProcessCallback(config=config, checkpoints=self.checkpoints))
@@ -137,7 +141,7 @@ class Training:
             raise unknown_metric(metric, available=names)
 
     def _total_steps(self) -> int | None:
-        n_batches = len(self.datamodule.train_sampler)
+        n_batches = self.datamodule.n_batches
         return optimizer_steps(n_batches=n_batches, accumulation=self.accumulation, trainer=self._config["trainer"])
 
     def run(self) -> dict[str, Any]:

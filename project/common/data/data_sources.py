@@ -54,13 +54,14 @@ def read_files(files: Files, *, encoding: str = "utf-8", base_dir: Path | None =
 def read_rows(rows: Any, *, origin: str) -> dict[str, list[Record]]:
     """Returns what a source function gave: rows, or a mapping from split to rows. `origin` names the function."""
     if isinstance(rows, Mapping):
-        return {split_name(name) or name: list(_number(part, origin=f"{origin} {name}")) for name, part in rows.items()}
-    return {UNSPLIT: list(_number(rows, origin=origin))}
+        return {split_name(name) or name: list(number(part, origin=f"{origin} {name}")) for name, part in rows.items()}
+    return {UNSPLIT: list(number(rows, origin=origin))}
 
 
-def _number(rows: Iterable[Any], *, origin: str) -> Iterator[Record]:
-    for number, row in enumerate(rows):
-        where = f"{origin} row {number}"
+def number(rows: Iterable[Any], *, origin: str) -> Iterator[Record]:
+    """Yields what a function or stream gives, numbered."""
+    for n, row in enumerate(rows):
+        where = f"{origin} row {n}"
         if not isinstance(row, Mapping):
             raise DataError(f"data.source: {where}: a {type(row).__name__}, not a mapping; return dicts")
         yield Record(where, dict(row))

@@ -1,7 +1,8 @@
 """Datasets, read, checked, split and tokenised once per machine, then mapped into every process."""
 
+import inspect
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache, partial
 from pathlib import Path
@@ -41,6 +42,9 @@ class DataManager(BaseProcessManager):
         max_length: Longer texts are cut to this many tokens.
         pack: Joins texts into blocks of exactly `max_length` tokens, for language modelling.
         on_empty: Rows with an empty field are an `error`, or left out by `drop`.
+        stream: Node of a function or class that gives training rows (dicts), the same ones in every process that asks;
+            it is told the `epoch` if it has such a parameter. The split `train` is then what the tokenizer and the
+            labels come from. None trains on the split.
     """
 
     name: ClassVar[str] = "data"
@@ -59,6 +63,7 @@ class DataManager(BaseProcessManager):
         max_length: int | None = None,
         pack: bool = False,
         on_empty: str = "error",
+        stream: Mapping[str, Any] | None = None,
     ) -> None:
         self._directory = directory
         self._tokenizer = tokenizer
@@ -70,6 +75,7 @@ class DataManager(BaseProcessManager):
         self._max_length = max_length
         self._pack = pack
         self._on_empty = on_empty
+        self._stream = stream
         self._check_settings()
         self._lock = threading.RLock()
         self._folder: Path | None = None
@@ -172,6 +178,32 @@ class DataManager(BaseProcessManager):
     def rows(self, split: str, *, transform: Transform | None = None, seed: int = 0) -> ArrowRows:
         """Returns the split as what DataLoader workers get: pickled it is a path. See `ArrowRows`."""
         return ArrowRows(self.path(split), transform=transform, seed=seed)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether training rows come from a stream."""
+        return self._stream is not None
+
+    def stream(self, *, epoch: int) -> Iterator[Row]:
+        """Reads the stream once, from its beginning; rows are checked as they come."""
+        assert self._stream is not None
+        make = instantiate({**self._stream, "_partial_": True})
+        given = {"epoch": epoch} if "epoch" in inspect.signature(make).parameters else {}
+        name = str(self._stream["_target_"]).rpartition(".")[2]
+        for record in data_sources.number(make(**given), origin=name):
+            yield from data_schema.as_rows([record], columns=self._columns, on_empty=self._on_empty)
+
+    def encode(self, part: Sequence[Row], *, first: int) -> list[dict[str, Any]]:
+        """Returns rows of a stream as `rows` gives those of a split; the first one has number `first`."""
+        labels = self.labels
+        for row in part:
+            if "label" in row and row["label"] not in labels:
+                raise DataError(
+                    f"task.data.stream: {row['where']}: label '{row['label']}' is not in the split train; "
+                    f"labels there: {', '.join(labels[:12])}"
+                )
+        stored = replace(self._recipe(), on_empty="error").rows(part, labels=labels)
+        return [{name: row[name] for name in row if name != "text"} | {"row": first + row["row"]} for row in stored]
 
     def dataset(self, split: str) -> "Dataset":
         """Returns the split as a mapped Hugging Face dataset: `input_ids`, `label`, `row`, `length`, `text`."""
