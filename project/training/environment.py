@@ -13,6 +13,7 @@ from lightning.fabric.plugins.environments import ClusterEnvironment
 from lightning.pytorch.strategies import DDPStrategy
 
 from project.common.files.layout import RunLayout
+from project.common.process_registry import set_state
 from project.common.processes.identity import Identity
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ def process_group(identity: Identity, *, run_dir: Path, has_cuda: bool, timeout_
     try:
         yield
     finally:
+        set_state("closing")  # before the others fail for want of this rank: the first to close has the cause
         dist.destroy_process_group()
 
 

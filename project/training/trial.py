@@ -142,20 +142,41 @@ class _Ranks:
             self._result = data
 
     def _raise_failure(self, supervisor: Supervisor) -> None:
-        failed = supervisor.first_failure
         stop.raise_if_stop_requested()
+        failed = the_cause(supervisor)
         if failed is None:
             return
         if failed.outcome is not None and failed.outcome.status is Status.INTERRUPTED:
-            failed = next((child for child in supervisor.children if _was_asked_to_stop(child)), failed)
-            assert failed.outcome is not None
             raise stop.StopRequested(
                 stop.StopRequest(reason=failed.how_it_ended(), exit_code=failed.outcome.exit_code, deadline=0.0)
             )
         raise refusal_in(failed.outcome) or ChildFailedError(failed.how_it_ended())
 
 
+def the_cause(supervisor: Supervisor) -> Child | None:
+    """The rank that the others ended for; None when all is well. The first to end need not be it.
+
+    Those that agreed to stop name another's request; those that lost their peer fail after it, and may be quicker to
+    close. A rank that was killed cannot be anybody's consequence, unless it was us.
+    """
+    first = supervisor.first_failure
+    if first is None or first.outcome is None:
+        return first
+    if first.outcome.status is Status.INTERRUPTED:
+        return next((child for child in supervisor.children if _was_asked_to_stop(child)), first)
+    killed = [child for child in supervisor.children if child.outcome is None and not child.was_killed]
+    crashed = [child for child in supervisor.children if child.outcome and child.outcome.status is Status.CRASHED]
+    return min(killed or crashed or [first], key=_left_work_at)
+
+
 def _was_asked_to_stop(child: Child) -> bool:
-    """Whether it has the cause, and did not stop because another rank had one."""
     outcome = child.outcome
     return outcome is not None and outcome.status is Status.INTERRUPTED and stop.PASSED_ON not in (outcome.cause or "")
+
+
+def _left_work_at(child: Child) -> float:
+    """Seconds since the epoch at which it began to close."""
+    run_dir, pid = child.identity.run_dir, child.process.pid
+    record = process_registry.find_record(run_dir, pid) if run_dir is not None and pid is not None else None
+    history = record.history if record is not None else []
+    return next((when for state, when in history if state == "closing"), float("inf"))

@@ -81,14 +81,15 @@ def left_files(folder: Path) -> list[str]:
 
 
 def checkpoint(facts: Facts) -> list[str]:
-    """Every checkpoint that is there loads, and after a step one is there."""
+    """Every checkpoint that is there loads, and after a rank's step one is there; workers prefetch before it."""
     faults = []
     for path in (facts.folder / "runs").glob("*/*/checkpoints/*.ckpt"):
         try:
             load_checkpoint_file(path)
         except ProjectError as error:
             faults.append(str(error))
-    if facts.cell.phase in ("training", "validating", "closing"):
+    is_after = facts.cell.phase == "training" and facts.cell.victim != "worker"
+    if is_after or facts.cell.phase in ("validating", "closing"):
         layout = facts.layout
         if layout is None or not layout.checkpoint("last").exists():
             faults.append("no last.ckpt")
@@ -124,8 +125,8 @@ def _words(cell: Cell, pid: int) -> list[str]:
         return [f"process server (pid {pid})", "was killed"]
     died = f"(pid {pid}) was killed by {DIED[cell.event]}"
     if cell.victim == "worker":
-        stopped = cell.event in ("SIGTERM", "SIGHUP")
-        return ["rank 1", "DataLoader worker 0", f"(pid {pid})", *([] if stopped else [died])]
+        is_noted = cell.event in ("SIGTERM", "SIGHUP")  # torch lets SIGTERM kill its workers
+        return ["rank 1: DataLoader worker 0", f"(pid {pid})", cell.event if is_noted else died]
     return [cell.label, died]
 
 
@@ -148,6 +149,8 @@ def _how(cell: Cell, record: ProcessRecord) -> list[str]:
     if cell.event in ("SIGKILL", "SIGSEGV", "OOM", "GIL", "stopped") and cell.victim != "main":
         is_right = record.state == "killed" or "cut at the deadline" in str(said.get("cause"))
         return [] if is_right else [f"its record says {said}"]
+    if cell.victim == "worker" and cell.event in ("exception", "memory") and not said.get("exception"):
+        return []  # torch hands it to the rank, whose failure it is
     if cell.event in RAISED and said.get("exception") != RAISED[cell.event]:
         return [f"its record says {said.get('exception')}: {said.get('cause')}"]
     has_stepped = cell.victim.startswith("rank") and cell.phase in ("training", "validating", "closing")

@@ -96,6 +96,10 @@ class RunLayout:
         """Registry record of one process."""
         return self.processes_dir / f"{label}-{pid}.json"
 
+    def written_dirs(self) -> tuple[Path, ...]:
+        """Where files are written beside and moved into place; a killed writer leaves its half there."""
+        return (self.run_dir, self.checkpoints_dir, self.processes_dir)
+
     def make(self) -> None:
         """Makes the run's folders."""
         for folder in (self.checkpoints_dir, self.processes_dir, self.logs_dir):

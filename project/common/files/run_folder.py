@@ -132,7 +132,7 @@ def _take_up(folder: Path, wanted: str, *, finished_too: bool = False) -> RunFol
     if status in (Status.COMPLETED, Status.REFUSED) and not finished_too:
         lock.release()
         return None
-    for written in (folder, layout.checkpoints_dir, layout.processes_dir):
+    for written in layout.written_dirs():
         remove_stale_temporaries(written)
     # Not the number of records: a container's main has the same pid, hence the same record, at every attempt.
     attempt = 1 + max((record.identity.attempt for record in read_run(folder)), default=1)

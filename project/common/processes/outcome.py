@@ -9,6 +9,7 @@ from typing import Any
 from project.common.errors import CheckpointError, ConfigError, DataError, ProjectError
 from project.common.processes.stop import StopRequested
 
+_TRACEBACK = "Traceback (most recent call last)"
 _LONGEST_TEXT = 2000  # characters
 
 
@@ -94,6 +95,9 @@ def _text_of(error: BaseException) -> str:
         text = str(error)
     except Exception as failed:  # noqa: BLE001 - a broken __str__ is no reason to lose the outcome
         return f"(its text cannot be had: {type(failed).__name__})"
+    if _TRACEBACK in text:  # torch puts a worker's whole traceback into the text
+        lines = [line for line in text.splitlines() if line.strip()]
+        text = f"{lines[0]} {lines[-1].strip()}"
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} … ({len(text):,} characters)"
 
 

@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from project.common import process_registry
+from project.common.files.atomic import remove_stale_temporaries
+from project.common.files.layout import RunLayout
 from project.common.processes import leftovers, linux, process_server, stop
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, ProcessKey
@@ -274,4 +277,6 @@ def end_subtree(run_dir: str | None, *, grace_s: float = ORPHANS_S) -> list[str]
     killed = process_registry.kill_remaining(run_dir)
     for record in process_registry.read_run(run_dir):
         leftovers.remove_of(record.key)
+    for folder in RunLayout(Path(run_dir)).written_dirs():
+        remove_stale_temporaries(folder)
     return [f"{record.identity.label} (pid {record.key.pid})" for record in killed]

@@ -81,25 +81,25 @@ def _was_meant_to_end(worker: Any) -> bool:
     if event is not None and event.is_set():
         return True
     worker.join(1.0)
-    return worker.exitcode == 0 and _has_completed(worker)
+    is_known = worker.handover.identity.run_dir is not None
+    return worker.exitcode == 0 and (not is_known or _said(worker).get("status") == Status.COMPLETED)
 
 
-def _has_completed(worker: Any) -> bool:
+def _said(worker: Any) -> dict[str, Any]:
+    """The outcome that the worker wrote; empty when it was killed."""
     run_dir = worker.handover.identity.run_dir
-    if run_dir is None:
-        return True
-    record = process_registry.find_record(run_dir, worker.pid)
-    return record is not None and (record.outcome or {}).get("status") == Status.COMPLETED
+    record = process_registry.find_record(run_dir, worker.pid) if run_dir is not None else None
+    return (record.outcome if record is not None else None) or {}
 
 
 def _describe(worker: Any) -> str:
     identity = current_identity()
-    likely = LIKELY.get(worker.exitcode)
+    why = f"likely {LIKELY[worker.exitcode]}" if worker.exitcode in LIKELY else _said(worker).get("cause")
     row = getattr(worker, "row", None)
     at_row = f" at row {row.value}" if row is not None and row.value != _NO_ROW else ""
     return (
         f"rank {(identity.rank if identity else 0) or 0}: DataLoader worker {worker.handover.identity.worker} "
-        f"(pid {worker.pid}) {describe_exit(worker.exitcode)}{at_row}" + (f" (likely {likely})" if likely else "")
+        f"(pid {worker.pid}) {describe_exit(worker.exitcode)}{at_row}" + (f" ({why})" if why else "")
     )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from project.common.processes import leftovers
+from project.common.files.layout import RunLayout
+from project.common.processes import leftovers, linux
 from project.common.processes.identity import ProcessKey
 from project.common.processes.supervision import Supervisor, end_subtree, start_child
 from tests.helpers import processes
@@ -88,3 +89,17 @@ def test_semaphores_of_ranks_below_a_killed_trial_are_gone_with_the_subtree(star
 
     assert len(before) >= 3
     assert [path for path in before if path.exists()] == []
+
+
+def test_the_half_of_a_file_that_a_killed_process_wrote_goes_with_its_tree(tmp_path: Path) -> None:
+    """It stayed in the folder of an ended run until somebody went on with that."""
+    layout = RunLayout(tmp_path)
+    layout.make()
+    own = layout.run_dir / f"x.json.tmp-{os.getpid()}-{linux.process_start_time(os.getpid())}"
+    killed = layout.checkpoints_dir / "last.ckpt.tmp-999999999-1"
+    for file in (own, killed):
+        file.touch()
+
+    end_subtree(str(tmp_path))
+
+    assert (own.exists(), killed.exists()) == (True, False)

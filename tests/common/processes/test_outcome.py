@@ -71,3 +71,10 @@ def test_an_error_with_a_broken_text_or_an_endless_one_still_gives_a_line() -> N
     """One lost the outcome, the other put ten megabytes on the terminal."""
     assert outcome_of(MuteError()).cause == "MuteError: (its text cannot be had: RuntimeError)"
     assert len(outcome_of(ValueError("x" * 10_000_000)).cause or "") < 2100
+
+
+def test_a_traceback_within_a_text_is_left_out_of_the_one_line() -> None:
+    """What a DataLoader worker raised comes with its whole traceback as text, which filled the terminal."""
+    text = "Caught OSError in worker 0.\nOriginal Traceback (most recent call last):\n  at x\nOSError: no row 7\n"
+
+    assert outcome_of(OSError(text)).cause == "OSError: Caught OSError in worker 0. OSError: no row 7"

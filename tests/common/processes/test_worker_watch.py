@@ -47,7 +47,7 @@ def test_a_killed_worker_ends_its_rank_at_once_and_is_named(start_method: str, t
         ("kill", "was killed by SIGKILL at row 9 (likely out of memory"),
         ("segv", "was killed by SIGSEGV at row 9 (likely a crash in native code)"),
         ("exit", "exited with 3 at row 9"),
-        ("sysexit0", "exited with 1 at row 9"),
+        ("sysexit0", "exited with 1 at row 9 (sys.exit(0) was called before the work was done)"),
     ],
 )
 def test_a_worker_that_dies_at_a_row_is_told_with_it(start_method: str, tmp_path: Path, do: str, words: str) -> None:
