@@ -22,6 +22,7 @@ def filtered_config(folder: Path, *overrides: str) -> dict[str, Any]:
     return config
 
 
+@pytest.mark.case("13")
 def test_a_batch_sampler_that_is_longer_on_one_rank_is_told(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, "trainer.devices=2")
     config["managers"]["batch"]["_target_"] = f"{OneMoreOnRankOne.__module__}.{OneMoreOnRankOne.__name__}"
@@ -33,6 +34,7 @@ def test_a_batch_sampler_that_is_longer_on_one_rank_is_told(tmp_path: Path) -> N
         assert "task.data: rank 0 has 4 batches, rank 1 has 5; ranks that differ wait for each other" in cause
 
 
+@pytest.mark.case("13")
 def test_a_filter_that_drops_rows_on_one_rank_does_so_for_all_or_is_told(tmp_path: Path) -> None:
     """On one machine the rows are prepared once for all ranks; two caches are two machines."""
     shared = filtered_config(tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.training import compose, tiny_config, train
+from tests.helpers.training import compose, tiny_config, train, with_probe
 
 pytestmark = pytest.mark.usefixtures("served")
 
@@ -32,6 +32,7 @@ def test_the_value_is_that_of_the_best_checkpoint(tmp_path: Path) -> None:
     assert run.checkpoint("best")["callbacks"]["Checkpoints"]["best_value"] == min(values)
 
 
+@pytest.mark.case("14")
 def test_two_ranks_evaluate_every_row_once(tmp_path: Path) -> None:
     """Trained for no step, so both have the same weights: 11 and 7 rows in batches of 4 on 1 and 2 ranks."""
     config = tiny_config(tmp_path, "task.optimizer.lr=0", "trainer.max_epochs=1", "task.optimizer.weight_decay=0")
@@ -76,6 +77,7 @@ def test_a_dry_run_of_one_batch_saves_nothing(tmp_path: Path) -> None:
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
 
 
+@pytest.mark.case("88")
 def test_weights_that_are_not_finite_do_not_replace_the_last_checkpoint(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, "task.optimizer.lr=1e30", "trainer.gradient_clip_val=null", "task.scheduler=null")
 
@@ -95,6 +97,32 @@ def test_a_new_run_may_start_from_another_ones_file(tmp_path: Path) -> None:
     assert second.record["step"] == 18
     assert second.history()[0]["step"] > 9
     assert Path(second.record["best_checkpoint"]).parent == tmp_path / "second" / "checkpoints"
+
+
+@pytest.mark.slow
+def test_another_number_of_ranks_may_go_on_from_an_epochs_end_only(tmp_path: Path) -> None:
+    two = ("trainer.devices=2", "trainer.max_epochs=1")
+    whole = train(tiny_config(tmp_path, *two), tmp_path / "whole", world_size=2)
+    within = train(
+        with_probe(tiny_config(tmp_path, *two), "batch_end"),
+        tmp_path / "within",
+        world_size=2,
+        environ={"PROBE": "step=2,do=stop"},
+    )
+
+    starts = [run.layout.checkpoint("last") for run in (whole, within)]
+    goes_on, refused = (
+        train(tiny_config(tmp_path, f"ckpt_path={start}", "trainer.max_epochs=2"), tmp_path / f"alone{n}")
+        for n, start in enumerate(starts)
+    )
+
+    assert within.exit_codes == [143, 143]
+    assert goes_on.record["step"] == 4 + 9
+    assert refused.exit_codes == [1]
+    assert (
+        "trainer.devices: 1 ranks cannot go on within an epoch that 2 began; use trainer.devices=2, or a checkpoint of "
+        "an epoch's end"
+    ) in refused.causes[0]
 
 
 def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:

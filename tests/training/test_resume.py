@@ -88,6 +88,7 @@ def test_without_a_checkpoint_it_starts_again(tmp_path: Path) -> None:
     assert_same(resumed, whole)
 
 
+@pytest.mark.case("88")
 @pytest.mark.parametrize("step", [1, 5, 9])
 def test_a_stop_request_saves_and_goes_on_exactly(tmp_path: Path, step: int) -> None:
     config = tiny_config(tmp_path)
@@ -101,6 +102,7 @@ def test_a_stop_request_saves_and_goes_on_exactly(tmp_path: Path, step: int) -> 
     assert_same(resumed, whole)
 
 
+@pytest.mark.case("88")
 def test_a_failing_step_leaves_a_checkpoint_of_what_came_before(tmp_path: Path) -> None:
     config = tiny_config(tmp_path)
     whole = train(config, tmp_path / "whole")
@@ -125,6 +127,7 @@ def test_two_ranks_go_on_exactly(tmp_path: Path, workers: int, action: str) -> N
     assert_same(resumed, whole)
 
 
+@pytest.mark.case("26")
 def test_a_damaged_last_checkpoint_is_passed_over(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, "callbacks.checkpoint.every_n_steps=2")
     whole = train(config, tmp_path / "whole")

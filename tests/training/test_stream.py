@@ -54,6 +54,7 @@ def test_a_stream_goes_on_exactly(tmp_path: Path, n_ranks: int, workers: tuple[i
     assert whole.record["epoch"] == 3
 
 
+@pytest.mark.case("13")
 def test_ranks_whose_streams_differ_are_told_before_they_hang(tmp_path: Path) -> None:
     """Rank 1 reads two rows more: enough for one more round of batches."""
     config = streamed(tmp_path, "trainer.devices=2", n_rows=36, more=2)

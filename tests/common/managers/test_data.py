@@ -229,6 +229,7 @@ def test_a_damaged_file_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "is made again" in caplog.text
 
 
+@pytest.mark.case("87")
 @pytest.mark.slow
 def test_prepares_once_for_all_processes_and_the_same_under_any_hash_seed(tmp_path: Path) -> None:
     settings = {"source": noted(tmp_path / "note", wait_s=2)}

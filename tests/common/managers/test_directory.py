@@ -223,6 +223,7 @@ def test_health_names_the_folder(tmp_path: Path) -> None:
     assert str(folder) in directory.check().reason
 
 
+@pytest.mark.case("87")
 def test_exactly_one_of_several_processes_builds_and_the_others_say_that_they_wait(tmp_path: Path) -> None:
     target = tmp_path / "data"
     processes = [start(target) for _ in range(3)]
@@ -240,6 +241,7 @@ def test_exactly_one_of_several_processes_builds_and_the_others_say_that_they_wa
     assert (target / "second").read_text() == "whole"
 
 
+@pytest.mark.case("87")
 def test_what_a_killed_process_left_half_made_is_removed_and_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
