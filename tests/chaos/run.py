@@ -69,9 +69,13 @@ def _run(jobs: list[tuple[Cell, str]], folder: Path, *, n_jobs: int) -> list[Res
             pool.submit(run_cell, cell, method, folder=folder / f"{method}-{cell.name}", data=data)
             for cell, method in jobs
         ]
-        for number, future in enumerate(as_completed(futures), 1):
-            results.append(future.result())
-            _say(results[-1], f"{number}/{len(jobs)}")
+        try:
+            for number, future in enumerate(as_completed(futures), 1):
+                results.append(future.result())
+                _say(results[-1], f"{number}/{len(jobs)}")
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return results
 
 

@@ -152,7 +152,7 @@ def _patch_registry(module: ModuleType) -> None:
     def state(name: str) -> None:
         if name == "validating":
             _note("validating")
-        if name == "closing":
+        if name == "closing" and who() in ("main", "rank0", "rank1"):
             at("closing")
         if name == "saving" and who() != "rank0":  # which alone writes
             at("saving")
@@ -173,7 +173,12 @@ def _patch_containers(module: ModuleType) -> None:
 
 
 def _patch_entry(module: ModuleType) -> None:
+    def closing() -> None:
+        if who() not in ("rank0", "rank1"):  # whose closing begins with their group and W&B
+            at("closing")
+
     _after(module, "enter", lambda handover: at("importing"))  # what the process is for is imported next
+    _before(module, "_cleanup_managers", closing)
 
 
 def _patch_checkpoint_file(module: ModuleType) -> None:
