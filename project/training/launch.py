@@ -20,7 +20,7 @@ from project.common.processes.handover import Handover, process_environ, share_i
 from project.common.processes.identity import Identity, ProcessKey, Role, current_identity, set_identity
 from project.common.processes.outcome import Outcome, Status, outcome_of, refusal_in
 from project.common.processes.stall_watch import StallWatch
-from project.common.processes.supervision import Child, Supervisor, end_subtree, start_child
+from project.common.processes.supervision import Child, Supervisor, end_strays, end_subtree, start_child
 from project.training import report
 from project.training.trial import check_config, run_trial
 
@@ -132,6 +132,7 @@ class _Run:
         problems: list[str] = []
         child = start_child(check_config, self._handover(Identity(role=Role.TRIAL)), args=())
         Supervisor([child], on_message=lambda child, kind, data: problems.extend(data)).run()
+        end_strays(child)
         stop.raise_if_stop_requested()
         if problems:
             raise ConfigError(*problems)
@@ -193,6 +194,7 @@ class _Run:
             supervisor.run()
         process_registry.set_state("closing")
         killed = end_subtree(identity.run_dir)
+        end_strays(child)
         if killed:
             log.warning("did not end by themselves and were killed: %s", ", ".join(killed))
         if supervisor.server_lost:

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from project.common import live_runs, process_registry
-from project.common.processes import handover, mp_internals, process_server, stop
+from project.common.processes import handover, mp_internals, process_server, reaper, stop
 from project.common.processes.identity import current_identity
 from tests.helpers.tree import descendants
 
@@ -29,7 +29,7 @@ Facts = dict[Any, str]
 
 def processes() -> Facts:
     """Living processes below this one, but for the session's process server and the resource tracker."""
-    spared = {process_server.pid(), resource_tracker._resource_tracker._pid}  # type: ignore[attr-defined]
+    spared = {process_server.pid(), resource_tracker._resource_tracker._pid, reaper.pid()}  # type: ignore[attr-defined]
     return {(p.pid, p.create_time()): _describe(p) for p in descendants() if p.pid not in spared}
 
 
@@ -177,7 +177,7 @@ def reap_adopted() -> None:
     """Reaps zombies that became ours because their parents are gone; nobody else waits for them."""
     known = {process.pid for process in multiprocessing.active_children()}
     known |= {popen.pid for popen in getattr(subprocess, "_active", [])}
-    known |= {process_server.pid() or 0, resource_tracker._resource_tracker._pid or 0}  # type: ignore[attr-defined]
+    known |= {process_server.pid() or 0, reaper.pid() or 0, resource_tracker._resource_tracker._pid or 0}  # type: ignore[attr-defined]
     for process in psutil.Process().children():
         try:
             if process.pid not in known and process.status() == psutil.STATUS_ZOMBIE:

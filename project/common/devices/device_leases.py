@@ -1,7 +1,6 @@
 """Leases of devices: who of several parallel trials may use which device now."""
 
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from urllib.parse import quote
 
 from project.common.errors import ConfigError, ProjectError
 from project.common.processes import stop
+from project.common.processes.tree_folder import machine_folder
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -64,7 +64,7 @@ class DeviceLeases:
             )
         self.pool, self.per_trial = names, per_trial
         user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-        self.folder = folder or Path(tempfile.gettempdir()) / f"{PACKAGE}-devices-{user}"
+        self.folder = folder or machine_folder() / f"{PACKAGE}-devices-{user}"
 
     @property
     def n_parallel(self) -> int:

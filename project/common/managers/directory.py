@@ -5,7 +5,6 @@ import os
 import re
 import secrets
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from project.common.files.layout import RunLayout
 from project.common.managers.base import BaseProcessManager, Health
 from project.common.processes import handover
 from project.common.processes.identity import Role, current_identity, set_identity
+from project.common.processes.tree_folder import machine_folder
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class DirectoryManager(BaseProcessManager):
     def _fallback_cache_dir(self) -> Path:
         """The same for every process of this user, or they would all prepare their own data."""
         user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-        shared = Path(tempfile.gettempdir()) / f"{PACKAGE}-cache-{user}"
+        shared = machine_folder() / f"{PACKAGE}-cache-{user}"
         if disk.is_writable(shared) is None and _is_ours(shared):
             return shared
         own = self.run_dir / "cache"

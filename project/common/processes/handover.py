@@ -18,6 +18,7 @@ class Handover:
         identity: Who the child is.
         config: The resolved configuration, plain data.
         environ: The child's whole environment; None keeps what it has.
+        mark: The mark of the tree (`project.common.processes.strays`); set by `ManagedProcess.start`.
         start_method: `forkserver` or `spawn`, for the processes that the child starts in turn.
         threads: Compute threads the child may use; None leaves the library's default.
         deadline_s: Seconds between a request to stop and the kill.
@@ -29,6 +30,7 @@ class Handover:
     identity: Identity
     config: dict[str, Any] = field(default_factory=dict)
     environ: dict[str, str] | None = None
+    mark: str | None = None
     start_method: str = "spawn"
     threads: int | None = None
     deadline_s: float = 10.0

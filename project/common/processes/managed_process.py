@@ -21,7 +21,7 @@ from multiprocessing.synchronize import Event
 from typing import Any
 
 from project.common.errors import ProcessServerError
-from project.common.processes import interrupt, mp_internals, process_entry, worker_watch
+from project.common.processes import interrupt, mp_internals, process_entry, tree_folder, worker_watch
 from project.common.processes.boundary import check_crossing, not_picklable
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Role, current_identity
@@ -68,6 +68,7 @@ class ManagedProcess(BaseProcess):
         check_crossing(self.handover.config, name="config")
         if self.handover.identity.role is not Role.WORKER:  # a worker gets torch's own queues, and the data set
             check_crossing(self._given(), name="")
+        self.handover.mark = tree_folder.mark_for(self.handover.identity.role, mp_internals.use_tree_folder())
         self.handover.starter_pid = os.getpid()
         self.handover.from_main_thread = threading.current_thread() is threading.main_thread()
         try:

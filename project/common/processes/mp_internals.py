@@ -10,18 +10,22 @@ import json
 import multiprocessing
 import os
 import socket
+import subprocess
 import threading
 import weakref
+from collections.abc import Callable, Iterator
 from multiprocessing import connection, forkserver, process, resource_tracker, spawn, util
+from pathlib import Path
 from typing import Any
 
 from project.common.errors import ProcessServerError
-from project.common.files import scratch
-from project.common.processes import signals
+from project.common.processes import linux, reaper, signals, strays, tree_folder
 
 _SERVER_ATTRIBUTES = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid", "_inherited_fds")
 _HAS_AUTHKEY = hasattr(forkserver._forkserver, "_forkserver_authkey")  # since 3.14
 _INHERITED = "project_handover"
+_ENV = "/usr/bin/env"
+_standard_spawn: Any = util.spawnv_passfds
 
 
 def check_internals() -> None:
@@ -38,13 +42,13 @@ class ServerHandle:
     """A running server as its starter knows it.
 
     Args:
-        pid: Its pid; the starter reaps it.
+        popen: Its process; the starter reaps it.
         address: Its socket.
         alive_fd: Write end of the pipe that tells the server that somebody still needs it.
     """
 
-    def __init__(self, *, pid: int, address: str, alive_fd: int) -> None:
-        self.pid, self.address, self.alive_fd = pid, address, alive_fd
+    def __init__(self, popen: "subprocess.Popen[bytes]", *, address: str, alive_fd: int) -> None:
+        self.popen, self.pid, self.address, self.alive_fd = popen, popen.pid, address, alive_fd
 
 
 def launch_server(settings: dict[str, Any], *, report_fd: int) -> ServerHandle:
@@ -56,7 +60,7 @@ def launch_server(settings: dict[str, Any], *, report_fd: int) -> ServerHandle:
     """
     check_internals()
     ensure_tracker()
-    use_scratch_folder()
+    folder = use_tree_folder()
     with socket.socket(socket.AF_UNIX) as listener:
         address = connection.arbitrary_address("AF_UNIX")
         listener.bind(address)
@@ -73,30 +77,30 @@ def launch_server(settings: dict[str, Any], *, report_fd: int) -> ServerHandle:
                 "authkey": authkey.hex() if authkey else None,
             }
             with signals.held_back():
-                pid = _spawn_server(settings, fds=[listener.fileno(), alive_r, report_fd])
+                server = _spawn_server(settings, folder=folder, fds=[listener.fileno(), alive_r, report_fd])
         except BaseException:
             os.close(alive_w)
             raise
         finally:
             os.close(alive_r)
-    handle = ServerHandle(pid=pid, address=address, alive_fd=alive_w)
+    handle = ServerHandle(server, address=address, alive_fd=alive_w)
     _point_to(handle, authkey=authkey)
     return handle
 
 
-def _spawn_server(settings: dict[str, Any], *, fds: list[int]) -> int:
+def _spawn_server(settings: dict[str, Any], *, folder: str, fds: list[int]) -> "subprocess.Popen[bytes]":
     settings_r, settings_w = os.pipe()  # not in argv, which everybody can read
     try:
         code = (
             f"import json, os, sys; s = json.load(os.fdopen({settings_r})); sys.path[:] = s['sys_path']; "
             "from project.common.processes.server_main import main; main(s)"
         )
-        executable = spawn.get_executable()
-        arguments = [executable, *util._args_from_interpreter_flags(), "-c", code]
-        pid = util.spawnv_passfds(os.fsencode(executable), arguments, [*fds, settings_r])
+        arguments = [os.fsdecode(spawn.get_executable()), *util._args_from_interpreter_flags(), "-c", code]
+        environ = os.environ | {strays.MARK: tree_folder.own_mark(folder)}
+        popen = subprocess.Popen(arguments, pass_fds=[*fds, settings_r], env=environ, restore_signals=False)
         with os.fdopen(settings_w, "w") as file:
             json.dump(settings, file)
-        return pid
+        return popen
     finally:
         os.close(settings_r)
 
@@ -175,9 +179,11 @@ def forget_semaphore(name: str) -> None:
 def popen(process_object: Any, method: str) -> Any:
     """Starts `process_object` by `method`, as the standard context of that name would; two threads may wait for it."""
     ensure_tracker()  # it unblocks signals when it starts, so it starts first
-    use_scratch_folder()
-    with signals.held_back():
+    use_tree_folder()
+    with signals.held_back(), _marked(process_object.handover.mark):
         started = multiprocessing.get_context(method).Process._Popen(process_object)
+    if method == "spawn" and hasattr(os, "pidfd_open"):
+        _use_pidfd(started)
     started.poll = _Poll(started)
     return started
 
@@ -189,6 +195,43 @@ def ensure_tracker() -> None:
     """
     with signals.held_back():
         resource_tracker.ensure_running()
+
+
+_launching = threading.Lock()
+
+
+@contextlib.contextmanager
+def _marked(mark: str | None) -> Iterator[None]:
+    """What this thread spawns within has the mark in the environment that it begins with; this process has none."""
+    thread = threading.get_ident()
+
+    def spawn_marked(path: bytes, arguments: list[str], fds: list[int]) -> Any:
+        if threading.get_ident() != thread or mark is None or not os.path.exists(_ENV):
+            return _standard_spawn(path, arguments, fds)
+        command = [_ENV, f"{strays.MARK}={mark}", os.fsdecode(path), *arguments[1:]]
+        return _standard_spawn(os.fsencode(_ENV), command, fds)
+
+    with _launching:
+        util.spawnv_passfds = spawn_marked  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            util.spawnv_passfds = _standard_spawn
+
+
+def _use_pidfd(started: Any) -> None:
+    """Lets a spawned process's sentinel be the kernel's word for its end.
+
+    The standard one is a pipe that whatever the process forks holds open too, so that its end would go unnoticed.
+    """
+    pidfd = os.pidfd_open(started.pid)
+    started.sentinel, close_pipes = pidfd, started.finalizer
+    started.finalizer = util.Finalize(started, _close_all, args=(pidfd, close_pipes))
+
+
+def _close_all(pidfd: int, close_pipes: Callable[[], Any]) -> None:
+    os.close(pidfd)
+    close_pipes()
 
 
 class _Poll:
@@ -207,13 +250,27 @@ class _Poll:
         return code
 
 
-def use_scratch_folder() -> None:
-    """Lets sockets of this process, and of all below it, lie in a folder that is known to be ours.
+def use_tree_folder() -> str:
+    """Lets sockets of this process, and of all below it, lie in a folder that is known to be ours; returns it.
 
-    The standard one is nobody's: after a kill it would lie in the temporary folder for ever.
+    The standard one is nobody's: after a kill it would lie in the temporary folder for ever. The first call makes this
+    process the main one of a tree, which has a reaper beside it.
     """
     config = process.current_process()._config  # type: ignore[attr-defined]
     if config.get("tempdir") is None:
-        folder = scratch.make()
-        util.Finalize(None, scratch.remove, args=(folder, os.getpid()), exitpriority=-100)
+        reaper.remove_stale()
+        folder = tree_folder.make()
         config["tempdir"] = str(folder)
+        reaper.start(folder)
+        util.Finalize(None, _end_tree, args=(folder, os.getpid()), exitpriority=-100)
+    used: str = config["tempdir"]
+    return used
+
+
+def _end_tree(folder: Path, owner_pid: int) -> None:
+    """At the very end of main: nothing of the tree is left, and its reaper has nothing to do."""
+    server = forkserver._forkserver._forkserver_pid
+    leader = {} if server is None else {server: linux.process_start_time(server) or ""}
+    strays.end_tree(str(folder), leaders=leader, spared={server})
+    tree_folder.remove(folder, owner_pid)
+    reaper.stop()

@@ -11,7 +11,17 @@ from multiprocessing import parent_process
 from typing import Any
 
 from project.common import process_registry
-from project.common.processes import children, interrupt, leftovers, linux, logs, parent_link, signals, worker_watch
+from project.common.processes import (
+    children,
+    interrupt,
+    leftovers,
+    linux,
+    logs,
+    parent_link,
+    signals,
+    tree_folder,
+    worker_watch,
+)
 from project.common.processes.handover import Handover, set_by_imports, set_handover
 from project.common.processes.identity import Identity, Role, set_identity
 from project.common.processes.outcome import Outcome, outcome_of
@@ -28,6 +38,8 @@ def enter_early(handover: Handover) -> None:
     if handover.environ is not None:
         os.environ.clear()
         os.environ.update(set_by_imports | handover.environ)
+    if handover.mark is not None:
+        tree_folder.use(handover.mark)
     if handover.start_method == "spawn":
         atexit.register(_exit_like_a_fork)  # first registered, so last called
     if handover.start_method == "spawn" and handover.from_main_thread and handover.identity.role is not Role.RANK:
@@ -105,12 +117,8 @@ def _cleanup_managers() -> None:
 
 def set_title(identity: Identity) -> None:
     """Shows the role in `ps` and `htop`."""
-    try:
-        from setproctitle import setproctitle
-    except ImportError:
-        return
     name = os.path.basename(identity.run_dir) if identity.run_dir else ""
-    setproctitle(f"project: {identity.label} {name}".rstrip())
+    linux.set_title(f"project: {identity.label} {name}".rstrip())
 
 
 def _enable_faulthandler(identity: Identity) -> None:

@@ -3,7 +3,6 @@
 One server forks every process of the tree. It is started before the configuration is composed, so that both overlap.
 """
 
-import contextlib
 import json
 import logging
 import os
@@ -226,8 +225,7 @@ def stop(limit_s: float = 1.0) -> None:
         time.sleep(0.005)
     if not _has_ended(server):
         os.kill(server.handle.pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(server.handle.pid, 0)
+    server.handle.popen.wait()
     for fd in (server.report_fd, server.pidfd if server.pidfd is not None else -1):
         if fd >= 0:
             os.close(fd)

@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from project.common.processes import handover, linux, mp_internals, signals
+from project.common.processes import handover, linux, mp_internals, signals, strays, tree_folder
 
 # Threads that libraries start in native code and that are known to survive a fork in good order.
 SAFE_NATIVE_THREADS = frozenset({"jemalloc_bg_thd"})
@@ -41,9 +41,10 @@ def main(settings: dict[str, Any]) -> None:
         linux.die_with_parent()
         if os.getppid() != settings["parent"]:
             return
-    _set_title(settings["title"])
+    linux.set_title(settings["title"])
     os.register_at_fork(before=_note_forker, after_in_child=_enter_child)
     os.environ.update(handover.process_environ())
+    tree_folder.use(os.environ[strays.MARK])
     began, environ = time.monotonic(), dict(os.environ)
     with _Lifeline(settings["alive_fd"]):
         failed = _preload(settings["preload"])
@@ -81,12 +82,6 @@ def _enter_child() -> None:
         linux.die_with_parent()
     if os.getppid() != _forker.pid:
         os._exit(1)
-
-
-def _set_title(title: str) -> None:
-    from setproctitle import setproctitle
-
-    setproctitle(title)
 
 
 def _preload(modules: list[str]) -> dict[str, str]:

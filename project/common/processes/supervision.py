@@ -14,7 +14,7 @@ from typing import Any
 from project.common import process_registry
 from project.common.files.atomic import remove_stale_temporaries
 from project.common.files.layout import RunLayout
-from project.common.processes import leftovers, linux, process_server, stop
+from project.common.processes import leftovers, linux, process_server, stop, strays
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, ProcessKey
 from project.common.processes.managed_process import ManagedProcess
@@ -265,6 +265,12 @@ def _recorded_outcome(child: Child) -> Outcome | None:
         return None
     names = ("exit_code", "cause", "exception", "traceback")
     return Outcome(status=Status(record.outcome["status"]), **{name: record.outcome[name] for name in names})
+
+
+def end_strays(trial: Child) -> None:
+    """Ends what the task of a trial that has ended, with its subtree, left running."""
+    if trial.process.pid is not None and trial.process.handover.mark is not None:
+        strays.end_trial(trial.process.handover.mark, trial.process.pid, trial.start_time)
 
 
 def end_subtree(run_dir: str | None, *, grace_s: float = ORPHANS_S) -> list[str]:

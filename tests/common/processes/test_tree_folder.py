@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from project.common.files import scratch
+from project.common.processes import reaper, tree_folder
 from project.common.processes.identity import ProcessKey
 
 
@@ -18,7 +18,7 @@ def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def left_by(key: ProcessKey, name: str) -> Path:
-    folder = Path(tempfile.gettempdir(), scratch.PREFIX + name)
+    folder = Path(tempfile.gettempdir(), tree_folder.PREFIX + name)
     folder.mkdir()
     (folder / "owner.json").write_text(json.dumps(vars(key)))
     (folder / "listener-x").touch()
@@ -30,19 +30,21 @@ def test_removes_what_dead_owners_of_this_machine_left_and_nothing_else() -> Non
     dead = left_by(replace(own, start_time="1"), "dead")
     living = left_by(own, "living")
     elsewhere = left_by(replace(own, pid_namespace="pid:[1]", start_time="1"), "elsewhere")
-    nobodys = Path(tempfile.gettempdir(), scratch.PREFIX + "nobody")
+    nobodys = Path(tempfile.gettempdir(), tree_folder.PREFIX + "nobody")
     nobodys.mkdir()
 
-    made = scratch.make()
+    made = tree_folder.make()
+
+    reaper.remove_stale()
 
     assert not dead.exists()
     assert all(folder.exists() for folder in (living, elsewhere, nobodys, made))
 
 
 def test_only_the_owner_removes_it() -> None:
-    folder = scratch.make()
+    folder = tree_folder.make()
 
-    scratch.remove(folder, os.getpid() + 1)
+    tree_folder.remove(folder, os.getpid() + 1)
     assert folder.exists()
-    scratch.remove(folder, os.getpid())
+    tree_folder.remove(folder, os.getpid())
     assert not folder.exists()

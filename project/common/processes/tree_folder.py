@@ -1,0 +1,96 @@
+"""The temporary folder of one tree of processes: its sockets, and whatever its processes make in TMPDIR.
+
+It is gone with the tree, also after a kill, since its name and its owner say to whom it belongs. Its path is also the
+mark of the tree: every process below main carries it in its environment (`project.common.processes.strays`).
+"""
+
+import contextlib
+import getpass
+import itertools
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from project.common.processes import strays
+from project.common.processes.identity import ProcessKey, Role
+
+PREFIX = "project-tree-"
+_OWNER = "owner.json"
+
+
+def make() -> Path:
+    """Makes the folder of this process's tree."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=machine_folder()))  # short: a socket's path may have 107 bytes
+    (folder / _OWNER).write_text(json.dumps(vars(ProcessKey.own())))
+    return folder
+
+
+def owner_of(folder: Path) -> ProcessKey | None:
+    """Key of the main process that made it; None when nothing readable says so."""
+    try:
+        return ProcessKey(**json.loads((folder / _OWNER).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None  # being made or removed, or another user's
+
+
+def machine_folder() -> Path:
+    """The temporary folder that all processes of this machine share, also seen from within a tree."""
+    folder = _folder_of(os.environ.get(strays.MARK, ""))
+    return Path(tempfile.gettempdir()) if folder is None else folder.parent
+
+
+def use(mark: str) -> None:
+    """Lets this process, and all below it, carry the mark and make temporary files in the folder of its tree."""
+    os.environ[strays.MARK] = mark
+    folder = _folder_of(mark)
+    assert folder is not None, f"{mark} is the mark of no tree"
+    os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None  # it may have been asked for in the process that this one was forked from
+    with contextlib.suppress(OSError, KeyError):  # a user without a name
+        # What torch has compiled is for later runs too.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder.parent}/torchinductor_{getpass.getuser()}")
+
+
+def _folder_of(mark: str) -> Path | None:
+    path = Path(mark)
+    return next((folder for folder in (path, *path.parents) if folder.name.startswith(PREFIX)), None)
+
+
+_n_trials = itertools.count(1)
+
+
+def own_mark(folder: str) -> str:
+    """The mark of this process; main, which is the owner of the tree and carries none, goes by the folder."""
+    carried = os.environ.get(strays.MARK, "")
+    return carried if carried.startswith(folder) else folder
+
+
+def mark_for(role: Role, folder: str) -> str:
+    """The mark of a process that this one starts: a trial has its own, which all below it share."""
+    own = own_mark(folder)
+    return f"{own}/{next(_n_trials)}" if role is Role.TRIAL else own
+
+
+def remove(folder: Path, owner_pid: int) -> None:
+    """Removes the folder, if this process is its owner and not a fork of it."""
+    if os.getpid() == owner_pid:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def stale() -> dict[Path, ProcessKey]:
+    """This user's folders of trees whose owner is gone from this machine, with those owners."""
+    found = {}
+    for folder in machine_folder().glob(f"{PREFIX}*"):
+        owner = owner_of(folder)
+        if owner is not None and _is_mine(folder) and owner.is_local() and not owner.is_alive():
+            found[folder] = owner
+    return found
+
+
+def _is_mine(folder: Path) -> bool:
+    try:
+        return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+    except OSError:
+        return False
