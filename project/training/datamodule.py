@@ -1,20 +1,24 @@
 """The LightningDataModule: loaders over the data manager's rows, in the batch manager's order."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
 from lightning.pytorch import LightningDataModule
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from project.common.data.samplers import EpochBatchSampler
 from project.common.errors import DataError
-from project.common.managers import get_batch_manager, get_cuda_manager, get_data_manager
+from project.common.managers import get_batch_manager, get_cuda_manager, get_data_manager, get_tensor_manager
 from project.common.processes.identity import current_identity
 from project.common.processes.managed_process import ManagedContext
 from project.training.checkpoint import position
 from project.training.rng import generator
 from project.training.stream import EvenLoader, StreamBatches
 from project.training.workers import start_worker
+
+log = logging.getLogger(__name__)
 
 _SPLIT_NUMBERS = {"train": 0, "val": 1, "test": 2}
 
@@ -79,7 +83,26 @@ class DataModule(LightningDataModule):
             self.stream.set_position(*position(self.trainer))
             return EvenLoader(self._stream_loader(), self.stream)
         self.train_sampler.set_position(*position(self.trainer))
+        self._check_shared_memory()
         return self._make("train", self.train_sampler, n_workers=self._loader["num_workers"])
+
+    def _check_shared_memory(self) -> None:
+        """Warns, once per run, when the batches that workers prepare cannot all lie in shared memory."""
+        n_workers = self._loader["num_workers"]
+        if not n_workers or self._rank:
+            return
+        data, batches = get_data_manager(), get_batch_manager()
+        longest = sorted(range(data.n_rows("train")), key=data.lengths("train").__getitem__)[-batches.batch_size :]
+        rows = data.rows("train", seed=self._seed)
+        batch = batches.collate([rows[0, index] for index in longest])
+        problem = get_tensor_manager().check_shared_memory(
+            batch_mb=sum(part.nbytes for part in batch.values() if isinstance(part, Tensor)) / 2**20,
+            prefetch=self._loader["prefetch_factor"] or 2,
+            workers=n_workers,
+            ranks=self._world_size,
+        )
+        if problem is not None:
+            log.warning("%s", problem)
 
     def start_epoch(self, epoch: int) -> None:
         """Before each epoch's iterator is made: Lightning tells an epoch to samplers only, not to batch samplers."""

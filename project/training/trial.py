@@ -9,7 +9,7 @@ from project.common.errors import ChildFailedError, ConfigError
 from project.common.managers import get_cuda_manager, get_directory_manager
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.processes import parent_link, process_entry, stop
-from project.common.processes.handover import Handover, own_handover, set_handover
+from project.common.processes.handover import QUIET_WAITING, Handover, own_handover, set_handover
 from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.common.processes.outcome import Status, refusal_in
 from project.common.processes.supervision import Child, Supervisor, start_child
@@ -58,11 +58,22 @@ def run_inline(config: dict[str, Any], identity: Identity) -> dict[str, Any]:
     from project.common.managers import cleanup_managers
 
     set_handover(Handover(identity=identity, config=config, start_method="spawn"))
+    _import_torch_quietly()
     try:
         return _as_rank(config, identity, world_size=1)
     finally:
         cleanup_managers()
         set_handover(None)
+
+
+def _import_torch_quietly() -> None:
+    """Waiting threads sleep, as in every process of a tree; the calling process keeps its environment."""
+    added = {name: value for name, value in QUIET_WAITING.items() if name not in os.environ}
+    os.environ.update(added)
+    import torch  # noqa: F401 - its OpenMP reads the environment once
+
+    for name in added:
+        del os.environ[name]
 
 
 def run_rank_process() -> None:
@@ -94,12 +105,12 @@ def _as_rank(config: dict[str, Any], identity: Identity, *, world_size: int) -> 
 
 
 def threads_per_rank(config: dict[str, Any], world_size: int) -> int:
-    """Compute threads of one rank: what the configuration says, or its share of the cores this process may use."""
+    """Compute threads of one rank: what the configuration says, or its share of the cores without its workers'."""
     threads = config["processes"]["threads"]
     if threads != "auto":
         return int(threads)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // world_size)
+    return max(1, cores // world_size - config["loader"]["num_workers"])
 
 
 class _Ranks:

@@ -1,5 +1,6 @@
 """What a DataLoader's worker runs first. Nothing heavy is imported here: every worker imports this module."""
 
+from project.common.devices.shared_memory import apply_sharing
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import set_state
 from project.common.processes.handover import handed_config
@@ -14,6 +15,8 @@ def start_worker(worker: int) -> None:
     """
     config = handed_config()
     if config is not None:
+        # Whoever sends a tensor decides how it is shared.
+        apply_sharing((config["managers"].get("tensor") or {}).get("sharing_strategy", "auto"))
         ensure_process_initialized(config)
     identity = current_identity()
     rank = (identity.rank if identity else 0) or 0

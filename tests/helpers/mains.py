@@ -26,8 +26,13 @@ print("server", process_server.pid(), flush=True)
 
 def run_main(body: str, preload: tuple[str, ...] = (), **environ: str) -> list[str]:
     """Lines that a main prints which starts a server and then does `body`."""
+    return run(body, preload, **environ).stdout.splitlines()[1:]
+
+
+def run(body: str, preload: tuple[str, ...] = (), **environ: str) -> "subprocess.CompletedProcess[str]":
+    """What became of a main that starts a server and then does `body`."""
     code = MAIN % (preload,) + textwrap.dedent(body)
-    result = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
@@ -36,4 +41,3 @@ def run_main(body: str, preload: tuple[str, ...] = (), **environ: str) -> list[s
         env=os.environ | environ,
         check=True,
     )
-    return result.stdout.splitlines()[1:]

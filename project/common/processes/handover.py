@@ -43,6 +43,8 @@ _own: Handover | None = None
 # OpenMP's threads spin while they wait for each other. With more processes than cores that made a training of 9 s take
 # 110 s; asleep they cost nothing. Read when torch is imported, so the server and every child have it from the start.
 QUIET_WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+# How many threads numpy, BLAS and OpenMP start; read when they are imported.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 # What imports in the process server set in its environment; every forked child keeps it, as if it had imported itself.
 set_by_imports: dict[str, str] = {}

@@ -11,18 +11,20 @@ from multiprocessing import parent_process
 from typing import Any
 
 from project.common import process_registry
+from project.common.devices.shared_memory import raise_file_limit
 from project.common.processes import (
     children,
     interrupt,
     leftovers,
     linux,
     logs,
+    mp_internals,
     parent_link,
     signals,
     tree_folder,
     worker_watch,
 )
-from project.common.processes.handover import Handover, set_by_imports, set_handover
+from project.common.processes.handover import THREAD_VARIABLES, Handover, set_by_imports, set_handover
 from project.common.processes.identity import Identity, Role, set_identity
 from project.common.processes.outcome import Outcome, outcome_of
 from project.common.processes.stall_watch import STACKS_SIGNAL
@@ -38,6 +40,7 @@ def enter_early(handover: Handover) -> None:
     if handover.environ is not None:
         os.environ.clear()
         os.environ.update(set_by_imports | handover.environ)
+    limit_threads(handover.threads)
     if handover.mark is not None:
         tree_folder.use(handover.mark)
     if handover.start_method == "spawn":
@@ -60,6 +63,8 @@ def enter(handover: Handover) -> None:
     signals.let_in()
     interrupt.install()
     leftovers.mark_as_own()
+    mp_internals.bear_a_lost_tracker()
+    raise_file_limit()
     set_identity(identity)
     set_handover(handover)
     logs.set_up_files(identity)
@@ -132,7 +137,13 @@ def _enable_faulthandler(identity: Identity) -> None:
 
 
 def limit_threads(threads: int | None) -> None:
-    """Thread counts go by call, since a forked child's libraries have read their variables already."""
+    """Thread counts go by call, since a forked child's libraries have read their variables already.
+
+    What is imported later, or started as a process, reads the variables.
+    """
+    if threads is None:
+        return
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     torch: Any = sys.modules.get("torch")
-    if threads is not None and torch is not None:
+    if torch is not None:
         torch.set_num_threads(threads)

@@ -94,7 +94,7 @@ def start(preload: tuple[str, ...] = PRELOAD) -> None:
         "sys_path": [os.path.abspath(path) if path == "" else path for path in sys.path],
         "parent": os.getpid(),
         "bound": threading.current_thread() is threading.main_thread(),
-        "title": "project: server",
+        "title": mp_internals.SERVER_TITLE,
     }
     if not settings["bound"]:
         log.warning("the process server was started from a thread: it ends with its last process, not by the kernel")

@@ -23,8 +23,6 @@ from project.common.processes import handover, linux, mp_internals, signals, str
 # Threads that libraries start in native code and that are known to survive a fork in good order.
 SAFE_NATIVE_THREADS = frozenset({"jemalloc_bg_thd"})
 DEVICES = ("/dev/nvidia", "/dev/dri", "/dev/kfd")
-# Without these numpy, BLAS and OpenMP start their pools at import.
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -86,8 +84,8 @@ def _enter_child() -> None:
 
 def _preload(modules: list[str]) -> dict[str, str]:
     """Imports `modules`; returns the error of each that failed."""
-    kept = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    kept = {name: os.environ.get(name) for name in handover.THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(handover.THREAD_VARIABLES, "1"))
     failed = {}
     for name in modules:
         try:

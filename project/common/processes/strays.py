@@ -13,13 +13,14 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from project.common.processes import linux
+from project.common.processes import linux, stop
 
 log = logging.getLogger(__name__)
 
 MARK = "PROJECT_TREE"  # <the tree's folder>, and from a trial downwards <the tree's folder>/<number>
 ALONE_S = 0.3  # many end by themselves when their parent is gone
 IN_ORDER_S = 1.5  # from SIGTERM to SIGKILL
+LAST_S = 0.5  # of the deadline of a request to stop, for SIGKILL to take effect
 GIVE_UP_S = 1.5  # after that: in the kernel, which alone can end them
 _LONGEST_COMMAND = 80
 
@@ -71,15 +72,18 @@ def end_tree(mark: str, *, leaders: Mapping[int, str], spared: Container[int] = 
 
 def _end(look: Callable[[], list[Stray]]) -> list[Stray]:
     """SIGTERM, then SIGKILL, until `look` finds nothing; what ends by itself at once is not counted."""
-    began = time.monotonic()
+    began, request = time.monotonic(), stop.stop_request()
+    ask_at, kill_at = began + ALONE_S, began + ALONE_S + IN_ORDER_S
+    if request is not None:
+        kill_at = min(kill_at, request.deadline - LAST_S)
     ended: dict[Stray, int] = {}
     while found := look():
-        passed_s = time.monotonic() - began
-        if passed_s > ALONE_S + IN_ORDER_S + GIVE_UP_S:
+        now = time.monotonic()
+        if now > kill_at + GIVE_UP_S:
             log.warning("could not be ended: %s", ", ".join(map(str, found)))
             break
-        number = signal.SIGKILL if passed_s > ALONE_S + IN_ORDER_S else signal.SIGTERM
-        for stray in found if passed_s > ALONE_S else ():
+        number = signal.SIGKILL if now > kill_at else signal.SIGTERM
+        for stray in found if now > min(ask_at, kill_at) else ():
             if ended.get(stray) != number:
                 ended[stray] = number
                 linux.kill_process(stray.pid, stray.start_time, with_signal=number)

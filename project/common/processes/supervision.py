@@ -277,7 +277,10 @@ def end_subtree(run_dir: str | None, *, grace_s: float = ORPHANS_S) -> list[str]
     """Waits for what is left of a run's tree to end in order, then kills it; returns who had to be killed."""
     if run_dir is None:
         return []
+    request = stop.stop_request()
     deadline = time.monotonic() + grace_s
+    if request is not None:
+        deadline = min(deadline, request.deadline - LEVEL_S)
     while process_registry.living(run_dir) and time.monotonic() < deadline:
         time.sleep(0.02)
     killed = process_registry.kill_remaining(run_dir)

@@ -11,7 +11,7 @@ import time
 from multiprocessing.connection import wait
 from typing import Any
 
-from project.common.processes import stop
+from project.common.processes import mp_internals, stop
 
 STOP_S = 1.0  # to reach a safe point, once the parent is gone
 CLOSE_S = 1.5  # to close managers afterwards
@@ -26,6 +26,7 @@ class Inheritance(dict[str, Any]):
 
 
 def _arrive(data: dict[str, Any]) -> Inheritance:
+    mp_internals.bear_a_lost_tracker()
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     return Inheritance(data)
 

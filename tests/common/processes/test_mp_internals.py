@@ -10,6 +10,7 @@ import pytest
 from project.common.errors import ProcessServerError
 from project.common.processes import mp_internals, process_server
 from project.common.processes.managed_process import ManagedProcess
+from tests.helpers import mains
 from tests.helpers.mains import run_main
 from tests.helpers.processes import handover_for
 from tests.helpers.tree import ROOT
@@ -71,7 +72,7 @@ def test_two_threads_may_wait_for_one_child(start_method: str) -> None:
 
 
 def test_sockets_lie_in_a_folder_that_is_known_to_be_ours() -> None:
-    mp_internals.use_scratch_folder()
+    mp_internals.use_tree_folder()
     folder = Path(process.current_process()._config["tempdir"])  # type: ignore[attr-defined]
 
     assert folder.name.startswith("project-tree-")
@@ -106,3 +107,58 @@ def test_a_closed_terminal_does_not_end_the_resource_tracker_before_its_tree() -
     )
 
     assert lines == ["(0, 0)"]
+
+
+LOST_TRACKER = """
+import multiprocessing
+from multiprocessing import resource_tracker
+from project.common.processes import leftovers
+from pathlib import Path
+report()
+leftovers.mark_as_own()
+before = multiprocessing.Lock()
+os.kill(resource_tracker._resource_tracker._pid, 9)
+after = multiprocessing.Lock()
+del before, after
+resource_tracker._resource_tracker._stop()
+print(sorted(path.name for path in Path("/dev/shm").glob(f"sem.project-{os.getpid()}-*")))
+"""
+
+
+def test_a_killed_resource_tracker_is_replaced_without_a_word_and_nothing_is_left() -> None:
+    """The new one printed a traceback for each semaphore of before that was given back."""
+    result = mains.run(LOST_TRACKER)
+
+    assert result.stderr == ""
+    assert result.stdout.splitlines()[1:] == ["[]"]
+
+
+STOPPED_SERVER = """
+import signal, threading
+from project.common.processes import mp_internals, stop
+from tests.helpers.processes import handover_for
+from project.common.processes.supervision import start_child
+report()
+os.kill(process_server.pid(), signal.SIGSTOP)
+mp_internals.START_LIMIT_S = {limit_s}
+if {is_stopping}:
+    stop.request_stop(stop.StopRequest(reason="SIGINT", exit_code=130, deadline=time.monotonic() + 1.5))
+began = time.monotonic()
+try:
+    start_child(time.sleep, handover_for("forkserver"), args=(1,))
+except ProcessServerError as error:
+    print(error)
+print(time.monotonic() - began < 20)
+"""
+
+
+@pytest.mark.parametrize(("limit_s", "is_stopping"), [(0.5, False), (600, True)])
+def test_a_server_that_does_not_answer_is_killed_by_a_deadline(limit_s: float, is_stopping: bool) -> None:
+    """A stopped server was waited for without end."""
+    result = mains.run(STOPPED_SERVER.format(limit_s=limit_s, is_stopping=is_stopping))
+
+    assert result.stdout.splitlines()[1:] == [
+        "process server: gone, trial cannot be forked; call process_server.start()",
+        "True",
+    ]
+    assert result.stderr.count("did not answer in time and was killed") == 1
