@@ -26,6 +26,7 @@ from project.common.processes.boundary import check_crossing, not_picklable
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Role, current_identity
 from project.common.processes.outcome import Status, outcome_of
+from project.common.processes.server_answer import answers_in_time
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,8 @@ class ManagedProcess(BaseProcess):
         self.handover.starter_pid = os.getpid()
         self.handover.from_main_thread = threading.current_thread() is threading.main_thread()
         try:
-            super().start()
+            with answers_in_time() if self._start_method == "forkserver" else contextlib.nullcontext():
+                super().start()
         except (ConnectionError, EOFError) as error:
             raise ProcessServerError(
                 f"process server: gone, {self.handover.identity.label} cannot be forked; call process_server.start()"

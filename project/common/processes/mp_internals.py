@@ -7,14 +7,11 @@ tree, and a way to hand plain data to any child, also to one that user code star
 import contextlib
 import inspect
 import json
-import logging
 import multiprocessing
 import os
-import signal
 import socket
 import subprocess
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -23,11 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from project.common.errors import ProcessServerError
-from project.common.processes import linux, reaper, signals, stop, strays, tree_folder
+from project.common.processes import linux, reaper, signals, strays, tree_folder
 
-log = logging.getLogger(__name__)
-
-START_LIMIT_S = 30.0  # from asking the server for a process to its answer, which takes milliseconds
 SERVER_TITLE = "project: server"
 _SERVER_ATTRIBUTES = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid", "_inherited_fds")
 _HAS_AUTHKEY = hasattr(forkserver._forkserver, "_forkserver_authkey")  # since 3.14
@@ -123,6 +117,11 @@ def _point_to(handle: ServerHandle, *, authkey: bytes | None) -> None:
     _never_start_another()
 
 
+def server_pid() -> int:
+    """The server's pid as its starter knows it; to a process that was forked from it, it is the parent."""
+    return forkserver._forkserver._forkserver_pid or os.getppid()  # type: ignore[no-any-return]
+
+
 def forget_server(handle: ServerHandle) -> None:
     """Undoes `launch_server` in this process: closes the alive pipe and removes the socket."""
     os.close(handle.alive_fd)
@@ -205,8 +204,7 @@ def popen(process_object: Any, method: str) -> Any:
     """Starts `process_object` by `method`, as the standard context of that name would; two threads may wait for it."""
     ensure_tracker()  # it unblocks signals when it starts, so it starts first
     use_tree_folder()
-    answers = _answers_in_time() if method == "forkserver" else contextlib.nullcontext()
-    with signals.held_back(), _marked(process_object.handover.mark), answers:
+    with signals.held_back(), _marked(process_object.handover.mark):
         started = multiprocessing.get_context(method).Process._Popen(process_object)
     if method == "spawn" and hasattr(os, "pidfd_open"):
         _use_pidfd(started)
@@ -260,34 +258,6 @@ def _close_all(pidfd: int, close_pipes: Callable[[], Any]) -> None:
     close_pipes()
 
 
-@contextlib.contextmanager
-def _answers_in_time() -> Iterator[None]:
-    """Kills the server when it answers neither within a limit nor by the deadline of a request to stop.
-
-    A stopped server, or one that hangs, would be waited for in system calls that know no limit.
-    """
-    done = threading.Event()
-    threading.Thread(target=_wait_for_answer, args=(done,), name="server-answer", daemon=True).start()
-    try:
-        yield
-    finally:
-        done.set()
-
-
-def _wait_for_answer(done: threading.Event) -> None:
-    until = time.monotonic() + START_LIMIT_S
-    while not done.wait(0.1):
-        request = stop.stop_request()
-        if time.monotonic() > until or (request is not None and request.seconds_left() < 1.0):
-            pid = forkserver._forkserver._forkserver_pid or os.getppid()
-            with contextlib.suppress(OSError):
-                # From a child the server is the parent, unless it has just ended.
-                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(SERVER_TITLE.encode()):
-                    log.error("the process server (pid %d) did not answer in time and was killed", pid)
-                    linux.kill_process(pid, linux.process_start_time(pid) or "", with_signal=signal.SIGKILL)
-            return
-
-
 class _Poll:
     """`poll` of a started process, one thread at a time: of two at once the standard one tells one of them nonsense."""
 
@@ -318,8 +288,7 @@ def use_tree_folder() -> str:
         config["tempdir"] = str(folder)
         reaper.start(folder)
         util.Finalize(None, _end_tree, args=(folder, os.getpid()), exitpriority=-100)
-    used: str = config["tempdir"]
-    return used
+    return str(config["tempdir"])
 
 
 def _end_tree(folder: Path, owner_pid: int) -> None:

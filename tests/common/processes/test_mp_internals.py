@@ -131,34 +131,3 @@ def test_a_killed_resource_tracker_is_replaced_without_a_word_and_nothing_is_lef
 
     assert result.stderr == ""
     assert result.stdout.splitlines()[1:] == ["[]"]
-
-
-STOPPED_SERVER = """
-import signal, threading
-from project.common.processes import mp_internals, stop
-from tests.helpers.processes import handover_for
-from project.common.processes.supervision import start_child
-report()
-os.kill(process_server.pid(), signal.SIGSTOP)
-mp_internals.START_LIMIT_S = {limit_s}
-if {is_stopping}:
-    stop.request_stop(stop.StopRequest(reason="SIGINT", exit_code=130, deadline=time.monotonic() + 1.5))
-began = time.monotonic()
-try:
-    start_child(time.sleep, handover_for("forkserver"), args=(1,))
-except ProcessServerError as error:
-    print(error)
-print(time.monotonic() - began < 20)
-"""
-
-
-@pytest.mark.parametrize(("limit_s", "is_stopping"), [(0.5, False), (600, True)])
-def test_a_server_that_does_not_answer_is_killed_by_a_deadline(limit_s: float, is_stopping: bool) -> None:
-    """A stopped server was waited for without end."""
-    result = mains.run(STOPPED_SERVER.format(limit_s=limit_s, is_stopping=is_stopping))
-
-    assert result.stdout.splitlines()[1:] == [
-        "process server: gone, trial cannot be forked; call process_server.start()",
-        "True",
-    ]
-    assert result.stderr.count("did not answer in time and was killed") == 1
