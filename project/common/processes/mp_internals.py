@@ -119,7 +119,7 @@ def _point_to(handle: ServerHandle, *, authkey: bytes | None) -> None:
 
 def server_pid() -> int:
     """The server's pid as its starter knows it; to a process that was forked from it, it is the parent."""
-    return forkserver._forkserver._forkserver_pid or os.getppid()  # type: ignore[no-any-return]
+    return forkserver._forkserver._forkserver_pid or os.getppid()
 
 
 def forget_server(handle: ServerHandle) -> None:
