@@ -23,6 +23,9 @@ from project.common.processes.outcome import Outcome, Status
 log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_S = 1.0
+# A record is written whole at each change, so a run of days must not make it ever longer.
+MOST_STATES = 1000
+LEFT_OUT = "(not recorded)"
 
 
 @dataclass(kw_only=True)
@@ -136,7 +139,15 @@ def set_state(state: str) -> None:
     with _lock:
         if _own is not None and (not _own.history or _own.history[-1][0] != state):
             _own.history.append((state, time.time()))
+            if len(_own.history) > MOST_STATES:
+                _shorten(_own.history)
             _write()
+
+
+def _shorten(history: list[tuple[str, float]]) -> None:
+    """Leaves a gap in the middle: how a run began and what it did last is what is asked for."""
+    quarter = MOST_STATES // 4
+    history[quarter:-quarter] = [(LEFT_OUT, history[quarter][1])]
 
 
 def heartbeat(step: int) -> None:
@@ -214,8 +225,12 @@ def _write_record(record: ProcessRecord) -> None:
 
 def read_run(run_dir: str | os.PathLike[str]) -> list[ProcessRecord]:
     """All records of a run, oldest first. A file that another version wrote is skipped and named in the log."""
+    return _read(RunLayout(Path(run_dir)).processes_dir.glob("*.json"))
+
+
+def _read(paths: Iterable[Path]) -> list[ProcessRecord]:
     records = []
-    for path in RunLayout(Path(run_dir)).processes_dir.glob("*.json"):
+    for path in paths:
         try:
             records.append(ProcessRecord.from_dict(json.loads(path.read_text()), path=path))
         except FileNotFoundError:
@@ -251,7 +266,15 @@ def find_record(run_dir: str | os.PathLike[str], pid: int) -> ProcessRecord | No
 def living(run_dir: str | os.PathLike[str], *, below_main: bool = True) -> list[ProcessRecord]:
     """Records of a run whose processes live on this machine; main and the server it owns only on wish."""
     skipped = (Role.MAIN, Role.SERVER) if below_main else ()
-    return [r for r in read_run(run_dir) if r.identity.role not in skipped and r.key.is_alive()]
+    # A run may have had thousands of workers: only records of pids that exist are read.
+    paths = RunLayout(Path(run_dir)).processes_dir.glob("*.json")
+    records = _read(path for path in paths if _has_living_pid(path))
+    return [r for r in records if r.identity.role not in skipped and r.key.is_alive()]
+
+
+def _has_living_pid(path: Path) -> bool:
+    pid = path.stem.rpartition("-")[2]
+    return not pid.isdigit() or linux.process_start_time(int(pid)) is not None
 
 
 def kill_remaining(run_dir: str | os.PathLike[str], *, limit_s: float = 2.0) -> list[ProcessRecord]:

@@ -179,6 +179,19 @@ def test_the_server_is_noted_and_is_never_killed_with_a_run(tmp_path: Path, serv
     assert after.state == "ended"
 
 
+def test_a_long_life_leaves_a_gap_in_the_middle_of_its_states(tmp_path: Path) -> None:
+    register(tmp_path)
+    for number in range(3000):
+        process_registry.set_state(f"state {number}")
+
+    history = read_one(tmp_path).history
+    assert len(history) <= process_registry.MOST_STATES
+    assert [state for state, _ in history[:2]] == ["starting", "state 0"]
+    assert history[-1][0] == "state 2999"
+    assert [when for _, when in history] == sorted(when for _, when in history)
+    assert process_registry.LEFT_OUT in [state for state, _ in history]
+
+
 def test_a_server_that_was_killed_has_no_outcome(tmp_path: Path) -> None:
     RunLayout(tmp_path).make()
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

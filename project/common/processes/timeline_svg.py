@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from project.common.process_registry import ProcessRecord, in_tree_order, indentation
+from project.common.process_registry import LEFT_OUT, ProcessRecord, in_tree_order, indentation
 from project.common.processes.timeline import state_ends
 
 _LABEL_W, _PLOT_W, _OUTCOME_W, _ROW_H, _TOP, _MARGIN = 190, 760, 190, 20, 46, 12
 _GAP = 0.02  # of the width: the hours between a crash and the next start are not drawn
 _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#eeca3b", "#9d755d", "#ff9da6")
-_WAITING = {"starting": "#c9c9c9", "serving": "#dddddd", "loading": "#d5dde6"}
+_WAITING = {"starting": "#c9c9c9", "serving": "#dddddd", "loading": "#d5dde6", LEFT_OUT: "#ffffff"}
 _BAD = "#b00020"
 
 
