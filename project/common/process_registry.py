@@ -9,11 +9,12 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from project.common import last_step
 from project.common.files.atomic import write_json
 from project.common.files.layout import RunLayout
 from project.common.processes import linux
@@ -96,18 +97,19 @@ class ProcessRecord:
 
 _lock = threading.RLock()
 _own: ProcessRecord | None = None
+_last_step: last_step.LastStep | None = None
 _last_written = 0.0
 
 
 def register(identity: Identity, *, parent_pid: int, start_method: str | None = None) -> ProcessRecord | None:
     """Writes this process's record into the folder of its run; None when it has no run folder."""
-    global _own
+    global _own, _last_step
     if identity.run_dir is None:
         return None
     layout = RunLayout(Path(identity.run_dir))
     layout.processes_dir.mkdir(parents=True, exist_ok=True)
     with _lock:
-        now = time.time()
+        now, _last_step = time.time(), None  # in a forked child it is its parent's
         _own = ProcessRecord(
             key=ProcessKey.own(),
             identity=identity,
@@ -151,11 +153,15 @@ def _shorten(history: list[tuple[str, float]]) -> None:
 
 
 def heartbeat(step: int) -> None:
-    """Notes progress; call it at every step. Written at most once a second."""
-    if _own is None:
+    """Notes progress; call it at every step. Its record is written at most once a second, the bare step each time."""
+    global _last_step
+    if _own is None or _own.path is None:
         return
     now = time.time()
     _own.heartbeat = {"step": step, "time": now}
+    with suppress(OSError):  # a full disk
+        _last_step = _last_step or last_step.LastStep(last_step.path_beside(_own.path))
+        _last_step.write(step, now)
     if now - _last_written >= HEARTBEAT_INTERVAL_S:
         with _lock:
             _write()
@@ -173,9 +179,11 @@ def finish(outcome: Outcome) -> None:
 
 def forget() -> None:
     """Drops this process's record from memory; its file stays."""
-    global _own
+    global _own, _last_step
     with _lock:
-        _own = None
+        if _last_step is not None:
+            _last_step.close()
+        _own = _last_step = None
 
 
 @contextmanager
@@ -232,7 +240,9 @@ def _read(paths: Iterable[Path]) -> list[ProcessRecord]:
     records = []
     for path in paths:
         try:
-            records.append(ProcessRecord.from_dict(json.loads(path.read_text()), path=path))
+            record = ProcessRecord.from_dict(json.loads(path.read_text()), path=path)
+            record.heartbeat = last_step.read(last_step.path_beside(path)) or record.heartbeat
+            records.append(record)
         except FileNotFoundError:
             continue
         except (ValueError, KeyError, TypeError) as error:

@@ -64,13 +64,15 @@ def test_states_are_kept_in_order_with_their_times(tmp_path: Path) -> None:
     assert [when for _, when in history] == sorted(when for _, when in history)
 
 
-def test_heartbeats_are_written_at_most_once_a_second_and_with_the_outcome(
+def test_records_are_written_at_most_once_a_second_and_the_last_step_is_always_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(tmp_path)
     for step in range(100):
         process_registry.heartbeat(step)
-    assert read_one(tmp_path).heartbeat is None
+    (record,) = (tmp_path / "processes").glob("*.json")
+    assert json.loads(record.read_text())["heartbeat"] is None
+    assert (read_one(tmp_path).heartbeat or {})["step"] == 99
 
     monkeypatch.setattr(process_registry, "HEARTBEAT_INTERVAL_S", 0.0)
     process_registry.heartbeat(100)

@@ -275,7 +275,7 @@ def hold_semaphores(started: str) -> None:
     del kept
 
 
-def step_then_hang(n_steps: int) -> None:
+def step_then_hang(n_steps: int, step_s: float = 1.1) -> None:
     """Makes `n_steps` steps and hangs; a negative number makes as many and returns, 0 prepares and returns."""
     if n_steps == 0:
         process_registry.set_state("building managers")
@@ -284,6 +284,6 @@ def step_then_hang(n_steps: int) -> None:
     process_registry.set_state("training")
     for step in range(1, abs(n_steps) + 1):
         process_registry.heartbeat(step)
-        time.sleep(0.1 if n_steps < 0 else 1.1)  # a record is written once a second
+        time.sleep(0.1 if n_steps < 0 else step_s)
     while n_steps > 0:
         time.sleep(60)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from project.training.launch import run
-from tests.helpers.runs import Pace
 from tests.helpers.training import tiny_config, train, with_probe
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("served")]
@@ -30,10 +29,7 @@ def test_a_rank_that_fails_or_stalls_ends_the_run_with_its_name_and_cause(
 ) -> None:
     monkeypatch.setenv("PROJECT_ALLOW", "tests.helpers.*")
     monkeypatch.setenv("PROBE", f"rank=1,step=3,do={action}")
-    if action == "sleep":
-        monkeypatch.setenv("PACE_S", "1.2")  # each step's heartbeat is written
-    pace = f"+callbacks.pace._target_={Pace.__module__}.Pace"
-    config = tiny_config(tmp_path, "logger=none", "trainer.devices=2", "processes.stall_timeout_s=4", pace)
+    config = tiny_config(tmp_path, "logger=none", "trainer.devices=2", "processes.stall_timeout_s=4")
 
     outcome, result = run(with_probe(config, "batch_end"))
 

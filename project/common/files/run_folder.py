@@ -46,7 +46,9 @@ class RunFolder:
 
     def was_used(self) -> bool:
         """Whether any work was done in it: an earlier attempt, or one step of this one."""
-        return self.found is not None or any(record.heartbeat for record in read_run(self.layout.run_dir))
+        return self.found is not None or any(
+            (record.heartbeat or {}).get("step") for record in read_run(self.layout.run_dir)
+        )
 
     def remove(self) -> None:
         """Removes it, and the folders above that it leaves empty: for a run that could not begin."""
@@ -111,6 +113,7 @@ def _differing(folder: Path, config: dict[str, Any]) -> str:
     try:
         stored = yaml.safe_load(RunLayout(folder).config.read_text())
         found = list(differences(_compared(stored), _compared(mask_config(config))))
+        found.sort(key=lambda line: line.startswith("managers."))  # most of theirs is taken from elsewhere
     except (OSError, ValueError, AttributeError, yaml.YAMLError):
         return cure.replace("give these back, or ", "")
     more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""

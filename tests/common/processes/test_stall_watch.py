@@ -14,12 +14,14 @@ from tests.helpers.processes import handover_for, step_then_hang
 pytestmark = pytest.mark.usefixtures("served")
 
 
-def watch_ranks(run_dir: Path, *, steps: tuple[int, ...], start_method: str, limit_s: float) -> Supervisor:
+def watch_ranks(
+    run_dir: Path, *, steps: tuple[int, ...], start_method: str, limit_s: float, step_s: float = 1.1
+) -> Supervisor:
     children = [
         start_child(
             step_then_hang,
             handover_for(start_method, run_dir, role=Role.RANK, rank=rank, world_size=len(steps)),
-            args=(n_steps,),
+            args=(n_steps, step_s),
         )
         for rank, n_steps in enumerate(steps)
     ]
@@ -42,6 +44,15 @@ def test_names_the_rank_that_is_behind_and_ends_all(tmp_path: Path, start_method
     assert "step_then_hang" in log.read_text()
     assert all(child.exit_code not in (None, 0) for child in supervisor.children)
     assert time.monotonic() - began < 60
+
+
+def test_names_the_rank_that_is_behind_also_when_steps_are_quicker_than_records(tmp_path: Path) -> None:
+    """Both made all their steps within the second in which no record is written again."""
+    supervisor = watch_ranks(tmp_path, steps=(50, 49), start_method="forkserver", limit_s=3.0, step_s=0.001)
+
+    assert supervisor.stalled is not None
+    assert supervisor.stalled.startswith("rank1 ")
+    assert "last step 49;" in supervisor.stalled
 
 
 def test_says_nothing_while_steps_are_made(tmp_path: Path) -> None:
