@@ -235,9 +235,12 @@ def test_a_folder_of_another_configuration_is_not_taken_up(tmp_path: Path) -> No
     run(compose_trivial(tmp_path))
     (folder,) = (tmp_path / "runs" / "trivial").iterdir()
 
-    assert refused(compose_trivial(tmp_path, f"resume={folder}", "seed=2")) == [
-        f"resume: {folder} ran another configuration; compare its config.yaml, or use ckpt_path="
-    ]
+    [line] = refused(compose_trivial(tmp_path, f"resume={folder}", "seed=2"))
+
+    assert line == (
+        f"resume: {folder} ran another configuration (seed: 1, not 2, managers.batch.seed: 1, not 2); give these back, "
+        "or start a new run from its checkpoint with ckpt_path="
+    )
     assert refused(compose_trivial(tmp_path, f"resume={tmp_path}")) == [
         f"resume: {tmp_path} is not a run folder; give one below paths.runs_dir, auto or never"
     ]
