@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from project.common.errors import CheckpointError, ConfigError, ProjectError
+from project.common.processes.outlived_streams import outlive_readers
 from project.common.processes.signals import SignalNotes
 from project.common.processes.stop import StopRequested
 
@@ -19,6 +20,7 @@ Predictions go to predictions.parquet in the run's folder."""
 
 def main() -> None:
     """Runs the command line and exits with its exit code."""
+    outlive_readers()
     arguments = sys.argv[1:]
     if not arguments or {"-h", "--help"} & set(arguments):
         print(USAGE)

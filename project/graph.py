@@ -15,6 +15,7 @@ from project.common.errors import ConfigError
 from project.common.manager_graph import ManagerGraph, ManagerNode
 from project.common.plain_config import as_plain
 from project.common.processes.identity import Role
+from project.common.processes.outlived_streams import outlive_readers
 
 _BOX_W, _BOX_H, _GAP_X, _GAP_Y, _MARGIN = 150, 44, 30, 56, 20
 _ROLES = tuple(role for role in Role if role is not Role.SERVER)
@@ -167,4 +168,5 @@ def _draw_edge(source: tuple[float, float], target: tuple[float, float], *, is_w
 
 
 if __name__ == "__main__":
+    outlive_readers()
     sys.exit(main())

@@ -4,13 +4,14 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from project.common.devices.inventory import memory_by_process
 from project.common.live_runs import LiveRun, pointed_runs
 from project.common.process_registry import ProcessRecord, in_tree_order, indentation, kill_remaining, read_run
+from project.common.processes.outlived_streams import outlive_readers
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -126,7 +127,8 @@ def _table(folder: Path, devices: Mapping[int, float]) -> "Text":
     from rich.text import Text
 
     records = in_tree_order(read_run(folder))
-    rows = [_row(record, devices) for record in records]
+    with_trial = {(record.identity.attempt, record.identity.trial) for record in records if _is(record, "trial")}
+    rows = [_row(record, devices, with_trial=with_trial) for record in records]
     shown = [i for i, name in enumerate(_COLUMNS) if name != "gpu memory" or any(row[i] for row in rows)]
     widths = [max(len(row[i]) for row in (_COLUMNS, *rows)) for i in shown]
     text = Text.assemble((f"{folder}\n", "italic"), (_line(_COLUMNS, shown, widths), "bold"))
@@ -144,13 +146,28 @@ def _line(cells: tuple[str, ...], shown: list[int], widths: list[int]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def _row(record: ProcessRecord, devices: Mapping[int, float]) -> tuple[str, ...]:
+def _is(record: ProcessRecord, role: str) -> bool:
+    return record.identity.role == role
+
+
+def _place(record: ProcessRecord, with_trial: Container[tuple[int, int]]) -> str:
+    """The label below its parent's. With one device the trial is rank 0 itself, and one row shows both."""
+    identity = record.identity
+    is_alone = _is(record, "rank") and identity.world_size == 1
+    if is_alone and (identity.attempt, identity.trial) not in with_trial:
+        return f"  trial/{identity.label}"
+    return "  " * indentation(record) + identity.label
+
+
+def _row(
+    record: ProcessRecord, devices: Mapping[int, float], *, with_trial: Container[tuple[int, int]]
+) -> tuple[str, ...]:
     now = time.time()
     ended = record.outcome["time"] if record.outcome else record.last_sign if record.state == "killed" else None
     usage = _usage(record, devices)
     beat = record.heartbeat
     return (
-        "  " * indentation(record) + record.identity.label,
+        _place(record, with_trial),
         str(record.key.pid),
         record.state if not record.outcome else f"{record.outcome['status']} ({record.outcome['exit_code']})",
         f"{(ended or now) - record.started:.0f} s",
@@ -179,4 +196,5 @@ def _watch(runs: list[Path]) -> int:
 
 
 if __name__ == "__main__":
+    outlive_readers()
     sys.exit(main())

@@ -1,12 +1,12 @@
 """The entry behind train.py: start the process server, let Hydra compose, supervise the run."""
 
-import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from project.common.errors import ProjectError
 from project.common.processes import process_server, stop
+from project.common.processes.outlived_streams import outlive_readers
 from project.common.processes.signals import SignalNotes
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ _INLINE = ("debug=", "processes.inline=true", "processes.start_method=spawn")
 
 def main() -> None:
     """Runs the command line and exits with the run's exit code."""
+    outlive_readers()
     with SignalNotes(deadline_s=10.0):
         try:
             _read_env_file()
@@ -89,8 +90,7 @@ def _run_hydra() -> int:
 
 
 def _say(text: object, exit_code: int) -> int:
-    with contextlib.suppress(OSError):  # a terminal that is gone
-        print(text, file=sys.stderr)
+    print(text, file=sys.stderr)
     return exit_code
 
 

@@ -165,3 +165,14 @@ def test_watching_shows_again_in_place_until_interrupted(tmp_path: Path) -> None
 
     assert output.count(b"rank0") >= 3
     assert b"\x1b[1A" in output, "the cursor goes up again"
+
+
+@pytest.mark.parametrize(("world_size", "label"), [(1, "  trial/rank0"), (2, "    rank0")])
+def test_with_one_device_one_row_is_trial_and_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], world_size: int, label: str
+) -> None:
+    write(tmp_path, ProcessKey.own(), Role.RANK, rank=0, world_size=world_size)
+
+    ps.main([str(tmp_path)])
+
+    assert capsys.readouterr().out.splitlines()[2].startswith(f"{label} ")

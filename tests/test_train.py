@@ -292,7 +292,7 @@ def test_ps_shows_and_reaps_nothing_of_a_finished_run(finished: Finished) -> Non
     assert str(finished[2].run_dir) not in shown.stdout
 
 
-@pytest.mark.parametrize("redirection", ["> /dev/full", "2> /dev/full"])
+@pytest.mark.parametrize("redirection", ["> /dev/full", "2> /dev/full", "| true", "2>&1 | true"])
 def test_output_that_cannot_be_written_changes_nothing_about_how_the_run_ended(
     tmp_path: Path, redirection: str
 ) -> None:

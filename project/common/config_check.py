@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from project.common.config_origin import as_typed
+from project.common.config_recipes import check_recipes
 from project.common.config_shape import RULES, check_answered, check_rules, check_shape, section
 from project.common.errors import ConfigError
 from project.common.manager_graph import ManagerGraph, parse_roles
@@ -28,7 +30,7 @@ START_METHODS = ("auto", "forkserver", "spawn")
 _PLAIN = (str, int, float, bool, type(None))
 
 # Settings of the trainer that managers answer, or that would hold for this process from now on.
-_NOT_TRIED = ("accelerator", "devices", "num_nodes", "strategy", "deterministic", "benchmark")
+_NOT_TRIED = ("accelerator", "devices", "num_nodes", "strategy")
 
 # Nodes below these keys are built as they stand; code adds arguments to all others when it builds them.
 _COMPLETE = ("callbacks", "logger")
@@ -49,7 +51,7 @@ def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) ->
         first_line = str(error).partition("\n")[0]
         return [f"{error.full_key}: {first_line}; correct the reference, or give the value that it refers to"]
     if problems := list(check_shape(config)):
-        return problems
+        return as_typed(problems, config)
     checks: tuple[Callable[[Mapping[str, Any]], Iterable[str]], ...] = (
         lambda config: _check_top_level(config, (*TOP_LEVEL_KEYS, *extra_keys)),
         _check_missing,
@@ -60,11 +62,12 @@ def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) ->
         _check_roles,
         _check_start_method,
         check_rules,
+        check_recipes,
         check_answered,
         _check_objective,
         _check_resume,
     )
-    return list(dict.fromkeys(problem for check in checks for problem in check(config)))
+    return as_typed((problem for check in checks for problem in check(config)), config)
 
 
 def check_heavy(config: Mapping[str, Any]) -> list[str]:
@@ -75,7 +78,7 @@ def check_heavy(config: Mapping[str, Any]) -> list[str]:
     # What a manager takes from elsewhere is reported there.
     kept = [(key, node) for key, node in nodes if not key.startswith("managers.") or node not in own]
     problems = [problem for key, node in kept for problem in _check_node(key, node)]
-    return list(dict.fromkeys((*problems, *_check_trainer(config))))
+    return as_typed((*problems, *_check_trainer(config)), config)
 
 
 def require_no_problems(problems: Iterable[str]) -> None:
@@ -188,7 +191,10 @@ def _check_node(key: str, node: Mapping[str, Any]) -> list[str]:
     except ConfigError as error:
         return list(error.problems)
     is_complete = key.partition(".")[0] in _COMPLETE
-    return misfits(key, target, node, given_later=() if is_complete else None)
+    problems = misfits(key, target, node, given_later=() if is_complete else None)
+    if is_complete and key.count(".") == 1 and node.get("_partial_") is True:
+        problems.append(f"{key}._partial_: true leaves it half-built; remove the key")
+    return problems
 
 
 def _check_trainer(config: Mapping[str, Any]) -> list[str]:

@@ -33,6 +33,8 @@ _ANSWERED: Mapping[str, str] = {
     "default_root_dir": "paths.runs_dir",
     "strategy": "trainer.devices: ranks are started here, and average their gradients",
     "plugins": "managers",
+    "deterministic": "managers.cuda.deterministic",
+    "benchmark": "managers.cuda.cudnn_benchmark",
     "use_distributed_sampler": "managers.batch",
     "enable_progress_bar": "callbacks.progress",
     "enable_model_summary": "managers.model",
@@ -45,6 +47,7 @@ class _Rule:
     """What a plain setting may be: a type, and for numbers the least and the largest value; or one of some words."""
 
     kind: Any
+    more_than: float | None = None
     least: float | None = None
     most: float | None = None
     words: tuple[str, ...] = ()
@@ -53,12 +56,16 @@ class _Rule:
 # A slip of the finger in these would bring the machine to a halt before anybody could stop it.
 _WORKERS = _Rule(kind=int, least=0, most=512)
 _RANKS = _Rule(kind=int | list[int], least=1, most=1024, words=("auto",))
-_THREADS = _Rule(kind=int | None, least=1, most=1024, words=("auto",))
+_THREADS = _Rule(kind=int, least=1, most=1024, words=("auto",))
 _COUNT = _Rule(kind=int, least=1)
 _COUNT_OR_NONE = _Rule(kind=int | None, least=1)
 _COUNT_OR_ZERO = _Rule(kind=int, least=0)
 _AMOUNT_OR_NONE = _Rule(kind=float | None, least=0)
+_LONGEST_S = 1e9  # what the system's timers can hold
+_SECONDS = _Rule(kind=float, least=0, most=_LONGEST_S)
+_SECONDS_OR_NONE = _Rule(kind=float | None, more_than=0, most=_LONGEST_S)
 _SHARE = _Rule(kind=float, least=0, most=1)
+_SHARE_OR_COUNT = _Rule(kind=float | None, least=0)
 _SWITCH = _Rule(kind=bool)
 RULES: Mapping[str, _Rule] = {
     "name": _Rule(kind=str),
@@ -67,9 +74,9 @@ RULES: Mapping[str, _Rule] = {
     "objective.metric": _Rule(kind=str),
     "paths.runs_dir": _Rule(kind=str),
     "paths.cache_dir": _Rule(kind=str | None),
-    "processes.deadline_s": _Rule(kind=float, least=1),
-    "processes.close_timeout_s": _AMOUNT_OR_NONE,
-    "processes.stall_timeout_s": _AMOUNT_OR_NONE,
+    "processes.deadline_s": _Rule(kind=float, least=1, most=_LONGEST_S),
+    "processes.close_timeout_s": _SECONDS_OR_NONE,
+    "processes.stall_timeout_s": _SECONDS_OR_NONE,
     "processes.max_restarts": _COUNT_OR_ZERO,
     "processes.restart_wait_s": _Rule(kind=float, least=0),
     "processes.threads": _THREADS,
@@ -83,13 +90,23 @@ RULES: Mapping[str, _Rule] = {
     "trainer.max_steps": _Rule(kind=int, least=-1),
     "trainer.check_val_every_n_epoch": _COUNT_OR_NONE,
     "trainer.gradient_clip_val": _AMOUNT_OR_NONE,
+    "trainer.val_check_interval": _Rule(kind=float | str | None, more_than=0),
+    "trainer.log_every_n_steps": _COUNT_OR_NONE,
+    "trainer.limit_train_batches": _Rule(kind=float | None, more_than=0),
+    "trainer.limit_val_batches": _SHARE_OR_COUNT,
+    "trainer.limit_test_batches": _SHARE_OR_COUNT,
+    "trainer.overfit_batches": _Rule(kind=float, least=0),
+    "trainer.num_sanity_val_steps": _Rule(kind=int | None, least=-1),
+    "trainer.detect_anomaly": _SWITCH,
+    "trainer.sync_batchnorm": _SWITCH,
+    "trainer.fast_dev_run": _Rule(kind=bool | int, least=0),
     "loader.batch_size": _COUNT_OR_NONE,
     "loader.effective_batch_size": _COUNT_OR_NONE,
     "loader.num_workers": _WORKERS,
     "loader.num_workers_eval": _WORKERS,
     "loader.persistent_workers": _SWITCH,
     "loader.prefetch_factor": _COUNT_OR_NONE,
-    "loader.timeout_s": _Rule(kind=float, least=0),
+    "loader.timeout_s": _SECONDS,
     "loader.pin_memory": _SWITCH,
 }
 
@@ -164,11 +181,15 @@ def _obeys(rule: _Rule, value: Any) -> bool:
     if not isinstance(value, (int, float)):
         return True
     # Written so that .nan, which is neither less nor more, does not pass.
-    return (rule.least is None or value >= rule.least) and (rule.most is None or value <= rule.most)
+    return (
+        (rule.more_than is None or value > rule.more_than)
+        and (rule.least is None or value >= rule.least)
+        and (rule.most is None or value <= rule.most)
+    )
 
 
 def _describe_rule(rule: _Rule) -> str:
     text = " or ".join((describe(rule.kind), *rule.words))
-    if rule.least is not None:
-        text += f", at least {rule.least:g}"
-    return text if rule.most is None else f"{text} and at most {rule.most:.10g}"
+    limits = {"more than": rule.more_than, "at least": rule.least, "at most": rule.most}
+    said = " and ".join(f"{words} {limit:.10g}" for words, limit in limits.items() if limit is not None)
+    return f"{text}, {said}" if said else text

@@ -31,9 +31,17 @@ class ConfigError(ProjectError):
 class DataError(ProjectError):
     """Raised when data is missing, empty or malformed; names the file and line, or the numbers that do not fit."""
 
+    exit_code = 2  # like settings, it was given and will not do
+
 
 class CheckpointError(ProjectError):
     """Raised when a checkpoint is missing, damaged, or of another model; names the file."""
+
+    exit_code = 2
+
+
+class StorageError(ProjectError):
+    """Raised when something cannot be written where a run keeps its files: a full disk, a folder that is gone."""
 
 
 class NotInitializedError(ProjectError):
@@ -54,13 +62,13 @@ class ChildFailedError(ProjectError):
 
 @contextmanager
 def refused_by(key: str) -> Iterator[None]:
-    """Lets a `ValueError` of what the configuration names at `key` be a refusal of the configuration.
+    """Lets what the configuration names at `key` refuse its arguments, which refuses the configuration.
 
-    Only for building, before any work: Python raises it for an argument of the right type and an impossible value.
+    Only for building, before any work: these are the errors that Python raises for impossible arguments.
     """
     try:
         yield
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(f"{key}: {text} ({place.filename}, line {place.lineno})") from error

@@ -8,7 +8,7 @@ from typing import Any
 
 from project.common.errors import ConfigError
 from project.common.processes.identity import Role
-from project.common.signatures import HYDRA_KEYS, misfits, suggest
+from project.common.signatures import HYDRA_KEYS, follows_recipe, misfits, resolve_annotation, suggest
 from project.common.whitelist import authorize
 
 
@@ -19,7 +19,7 @@ class ManagerNode:
     Args:
         needs: Managers that must exist before this one.
         wishes: Managers that are given if they exist in the process's role; None otherwise.
-        arguments: What the configuration gives to the constructor.
+        settings: What the configuration says: arguments of the constructor, and Hydra's own keys.
     """
 
     name: str
@@ -27,7 +27,12 @@ class ManagerNode:
     roles: frozenset[Role]
     needs: tuple[str, ...]
     wishes: tuple[str, ...]
-    arguments: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the configuration gives to the constructor."""
+        return {name: value for name, value in self.settings.items() if name not in HYDRA_KEYS}
 
 
 class ManagerGraph:
@@ -111,15 +116,14 @@ def _read_node(name: str, settings: Any, *, configured: Mapping[str, Any], roles
         raise ConfigError(
             f"{key}._target_: {settings['_target_']} is no manager; name a class derived from BaseManager"
         )
-    arguments = {argument: value for argument, value in settings.items() if argument not in HYDRA_KEYS}
-    needs, wishes = _read_needs(name, cls, configured=configured, given=arguments)
+    needs, wishes = _read_needs(name, cls, configured=configured, given=settings)
     return ManagerNode(
         name=name,
         cls=cls,
         roles=frozenset(cls.roles) if roles is None else parse_roles(roles, key=f"processes.roles.{name}"),
         needs=needs,
         wishes=wishes,
-        arguments=arguments,
+        settings=settings,
     )
 
 
@@ -157,4 +161,13 @@ def _judge(node: ManagerNode, nodes: Mapping[str, ManagerNode]) -> Iterator[str]
     for parameter in read_parameters(node.cls).values():
         if parameter.name in node.arguments and _is_annotated_as_manager(parameter):
             yield f"{key}.{parameter.name}: is a manager, which the container gives; remove the key"
-    yield from misfits(key, node.cls, node.arguments, given_later=(*node.needs, *node.wishes))
+    yield from _judge_recursion(key, node)
+    yield from misfits(key, node.cls, node.settings, given_later=(*node.needs, *node.wishes))
+
+
+def _judge_recursion(key: str, node: ManagerNode) -> Iterator[str]:
+    if node.settings.get("_recursive_") is not True:
+        return
+    for name, parameter in read_parameters(node.cls).items():
+        if follows_recipe(resolve_annotation(node.cls, parameter), node.arguments.get(name)):
+            yield f"{key}._recursive_: true would build '{name}' too early: the manager does it itself; use false"

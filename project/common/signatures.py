@@ -10,11 +10,13 @@ from enum import Enum
 from typing import Any, Literal, Union
 
 HYDRA_KEYS = frozenset({"_target_", "_partial_", "_recursive_", "_convert_", "_args_", "_isolate_"})
+_CONVERSIONS = ("none", "partial", "object", "all")
 _LISTS = frozenset({list, tuple, set, frozenset, Sequence, Iterable, Collection, Set})
 _NUMBERS: Mapping[type, tuple[type, ...]] = {int: (int,), float: (int, float)}
 _PLAIN = frozenset({int, float, str, bool})
 _WRITTEN_AS_TEXT = (Enum, os.PathLike)
 _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
+_NAMES_OF_SEVERAL = {int: "whole numbers", float: "numbers"}
 
 
 def misfits(
@@ -36,6 +38,7 @@ def misfits(
     named = {name: value for name, value in node.items() if name not in HYDRA_KEYS}
     label = getattr(target, "__name__", str(target))
     return [
+        *_misused(key, label, node, signature),
         *_unknown(key, label, named, parameters),
         *_missing(key, label, node, parameters, given_later),
         *_mistyped(key, target, named, parameters),
@@ -46,7 +49,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """Returns the end of an error text: what was probably meant, and what there is."""
     names = sorted(map(str, known))
     close = difflib.get_close_matches(str(name), names, n=1)
-    there_is = f"there is {', '.join(names)}" if names else "there is none"
+    there_is = f"there {'is' if len(names) == 1 else 'are'} {', '.join(names) or 'none at all'}"
     return f"did you mean '{close[0]}'? {there_is}" if close else there_is
 
 
@@ -78,7 +81,7 @@ def describe(annotation: Any) -> str:
     if _is_a(origin or annotation, Mapping):
         return "keys with values"
     if (origin or annotation) in _LISTS:
-        return "a list" + (f" of {describe(arguments[0])}" if arguments else "")
+        return "a list" + (f" of {_NAMES_OF_SEVERAL.get(arguments[0], describe(arguments[0]))}" if arguments else "")
     return str(getattr(annotation, "__name__", annotation))
 
 
@@ -93,6 +96,23 @@ def resolve_annotation(target: Callable[..., Any], parameter: inspect.Parameter)
         return typing.get_type_hints(holder, globalns=namespace)[parameter.name]
     except Exception:  # noqa: BLE001 - annotations are other people's code; one that cannot be read decides nothing
         return Any
+
+
+def _misused(key: str, label: str, node: Mapping[str, Any], signature: inspect.Signature) -> Iterator[str]:
+    """Hydra's own keys: it would complain about them only when it builds the node."""
+    for name in ("_recursive_", "_partial_"):
+        if name in node and not isinstance(node[name], bool):
+            yield f"{key}.{name}: {node[name]!r} does not fit; use true or false"
+    if node.get("_convert_", "all") not in _CONVERSIONS:
+        yield f"{key}._convert_: {node['_convert_']!r} does not fit; use {', '.join(_CONVERSIONS)}"
+    values = node.get("_args_", [])
+    if not isinstance(values, (list, tuple)):
+        yield f"{key}._args_: {values!r} does not fit; use a list, or name the arguments"
+        return
+    try:
+        signature.bind_partial(*values)
+    except TypeError:
+        yield f"{key}._args_: {label} does not take {len(values)} values without names; name the arguments"
 
 
 def _unknown(key: str, label: str, named: Iterable[str], parameters: Mapping[str, inspect.Parameter]) -> Iterator[str]:
@@ -133,8 +153,38 @@ def _mistyped(
         if parameter is None or value == "???" or (isinstance(value, Mapping) and "_target_" in value):
             continue
         annotation = resolve_annotation(target, parameter)
-        if not accepts(annotation, value) and value != parameter.default:
-            yield f"{key}.{name}: {value!r} does not fit; use {describe(annotation)}"
+        is_default = type(value) is type(parameter.default) and value == parameter.default
+        if not accepts(annotation, value) and not is_default:
+            yield _misfit(f"{key}.{name}", annotation, value)
+
+
+def _misfit(key: str, annotation: Any, value: Any) -> str:
+    """Names the innermost value that does not fit."""
+    for kind in _values_of(annotation) if isinstance(value, Mapping) else ():
+        for name, item in value.items():
+            if not accepts(kind, item):
+                return _misfit(f"{key}.{name}", kind, item)
+    return f"{key}: {value!r} does not fit; use {describe(annotation)}"
+
+
+def follows_recipe(annotation: Any, value: Any) -> bool:
+    """Whether a node in `value` is wanted as it stands, by an annotation that takes keys with values there."""
+    if not isinstance(value, Mapping):
+        return False
+    kinds = _values_of(annotation)
+    if "_target_" in value:
+        return bool(kinds)
+    return any(follows_recipe(kind, item) for kind in kinds for item in value.values())
+
+
+def _values_of(annotation: Any) -> list[Any]:
+    """What the values may be of each mapping that an annotation allows."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in {Union, types.UnionType}:
+        return [kind for argument in arguments for kind in _values_of(argument)]
+    if _is_a(origin or annotation, Mapping):
+        return [arguments[1] if len(arguments) == 2 else Any]
+    return []
 
 
 def _decisive(members: Sequence[Any]) -> Sequence[Any]:
@@ -147,7 +197,8 @@ def _decisive(members: Sequence[Any]) -> Sequence[Any]:
 
 def _accepts_container(kind: Any, arguments: Sequence[Any], value: Any) -> bool:
     if _is_a(kind, Mapping):
-        return isinstance(value, Mapping)
+        inner = arguments[1] if len(arguments) == 2 else Any
+        return isinstance(value, Mapping) and all(accepts(inner, item) for item in value.values())
     if kind in _LISTS:
         if not isinstance(value, (list, tuple)):
             return False

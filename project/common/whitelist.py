@@ -4,9 +4,12 @@ A configuration may come from somebody else: a run folder, a checkpoint, a paste
 the list longer. Your own targets outside `tasks/` belong in `ALLOW` of `tasks/__init__.py`.
 """
 
+import difflib
 import functools
 import importlib
 import os
+import pkgutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -156,7 +159,8 @@ def authorize(target: Any, *, key: str = "_target_", patterns: Sequence[str] | N
     try:
         found = _locate(target)
     except Exception as error:  # importing runs other people's code, which may raise anything
-        raise ConfigError(f"{key}: '{target}' cannot be imported ({type(error).__name__}: {error})") from error
+        text = f"'{target}' cannot be imported ({type(error).__name__}: {error})"
+        raise ConfigError(f"{key}: {text}{_nearest(target)}") from error
     if problem := _judge_identity(target, found, patterns):
         raise ConfigError(f"{key}: {problem}")
     return found
@@ -229,6 +233,19 @@ def _locate(target: str) -> Any:
         else:
             found = getattr(found, part)
     return found
+
+
+def _nearest(target: str) -> str:
+    """The end of an error text: what of the last module on the way has nearly the name that was not found there."""
+    parts = target.split(".")
+    for n in range(len(parts) - 1, 0, -1):
+        found = sys.modules.get(".".join(parts[:n]))
+        if found is not None:
+            names = {name for name in vars(found) if not name.startswith("_")}
+            names |= {module.name for module in pkgutil.iter_modules(getattr(found, "__path__", None) or ())}
+            close = difflib.get_close_matches(parts[n], names, n=1)
+            return f"; did you mean '{'.'.join((*parts[:n], *close, *parts[n + 1 :]))}'?" if close else ""
+    return ""
 
 
 def _walk(value: Any, key: str) -> Iterator[tuple[str, Any]]:

@@ -41,6 +41,8 @@ def text_classifier(
         raise ValueError(f"n_layers: {n_layers} is no model; use 1 or more")
     if width < HEAD_WIDTH or width % HEAD_WIDTH:
         raise ValueError(f"width: {width} is not a multiple of {HEAD_WIDTH}; use {HEAD_WIDTH}, 64, 96, 128, ...")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout: {dropout} is no share of what may be dropped; use 0 or more, and less than 1")
     return classifier_from_config(
         model_type="modernbert",
         vocab_size=vocab_size,

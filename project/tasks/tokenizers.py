@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # Their ids are their places here, in every tokenizer of this module: padding is 0.
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_MOST_PIECES = 1_000_000
 _WORD_START = "▁"
 
 
@@ -76,6 +77,10 @@ def _train_pairs(
     smallest = len(SPECIAL_TOKENS) + len(alphabet)
     if vocab_size <= smallest:
         raise ValueError(f"vocab_size: {vocab_size} leaves no room; use more than {smallest}, best some thousands")
+    if vocab_size > _MOST_PIECES:
+        raise ValueError(f"vocab_size: {vocab_size} is more than fits into memory; use at most {_MOST_PIECES}")
+    if min_frequency < 0:
+        raise ValueError(f"min_frequency: {min_frequency} is no number of times; use 0 or more")
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,

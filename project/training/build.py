@@ -2,13 +2,15 @@
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from project.common.errors import refused_by
+from project.common.errors import ConfigError, refused_by
 from project.common.files.secrets import mask_config
 from project.common.managers import (
     get_amp_manager,
@@ -92,6 +94,26 @@ def instantiate_all(key: str, nodes: Mapping[str, Any]) -> list[Any]:
             with refused_by(f"{key}.{name}"):
                 built.append(instantiate(node))
     return built
+
+
+def refuse_late_validation(trainer: Mapping[str, Any], *, n_batches: int) -> None:
+    """Raises `ConfigError` for a validation that no epoch is long enough to reach."""
+    interval, limit = trainer["val_check_interval"], trainer.get("limit_train_batches")
+    n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * (1.0 if limit is None else limit))
+    if isinstance(interval, int) and interval > n_batches and trainer.get("check_val_every_n_epoch") is not None:
+        raise ConfigError(
+            f"trainer.val_check_interval: {interval} batches, but an epoch has {n_batches}; use at most that, a share "
+            "such as 1.0, or trainer.check_val_every_n_epoch=null, which counts on over epochs"
+        )
+
+
+@contextmanager
+def lightning_refuses() -> Iterator[None]:
+    """Lets what Lightning finds in the trainer's settings only when it has the loaders be a refusal."""
+    try:
+        yield
+    except MisconfigurationException as error:
+        raise ConfigError(f"trainer: Lightning refuses it: {' '.join(str(error).split())}") from error
 
 
 def make_trainer(

@@ -1,12 +1,12 @@
 """Evaluates a checkpoint in this process, with the configuration, tokenizer and labels that it was trained with."""
 
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from project.common.config_check import check_heavy, check_light
+from project.common.config_origin import references
 from project.common.errors import CheckpointError, ConfigError, DataError
 from project.common.files.atomic import atomic_file
 from project.common.files.checkpoint_file import load_checkpoint_file
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from project.training.module import Module
 
 log = logging.getLogger(__name__)
-
-_REFERENCE = re.compile(r"^(\w+): \$\{([\w.]+)\}", re.MULTILINE)
 
 
 def evaluate(checkpoint: Path, *, split: str = "test", overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -81,7 +79,7 @@ def _evaluate(state: dict[str, Any], config: dict[str, Any], *, split: str) -> d
             "use data with the same labels"
         )
     if not data.n_rows(split):
-        raise DataError(f"split: {split!r} has no rows; there are {', '.join(data.splits)}")
+        raise ConfigError(f"split: {split!r} has no rows; there are {', '.join(data.splits)}")
     module = make_module(config)
     weights = state["state_dict"]
     get_model_manager().check_fits(module, weights, path="ckpt")
@@ -160,17 +158,3 @@ def _is_missing(config: Any, key: str) -> bool:
 
     missing = object()
     return OmegaConf.select(config, key, default=missing, throw_on_missing=False) is missing
-
-
-def references() -> list[tuple[str, str]]:
-    """Which key of a manager is taken from which other key: a saved configuration has these resolved already."""
-    from importlib.resources import files
-
-    folder = Path(__file__).resolve().parents[2] / "conf" / "managers"
-    root: Any = folder if folder.is_dir() else files(f"{__name__.partition('.')[0]}.conf") / "managers"
-    return [
-        (f"managers.{manager.name}.{key}", source)
-        for manager in root.iterdir()
-        if manager.is_dir() and (manager / "default.yaml").is_file()
-        for key, source in _REFERENCE.findall((manager / "default.yaml").read_text())
-    ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from project.common import live_runs, process_registry
 from project.common.config_check import check_light
+from project.common.config_recipes import check_managers_of_run
 from project.common.config_shape import check_complete
 from project.common.errors import ChildFailedError, ConfigError, ProcessServerError, ProjectError
 from project.common.files.run_folder import RunFolder, choose_run_folder
@@ -63,7 +64,7 @@ def run(config: Mapping[str, Any], *, overrides: list[str] | None = None) -> tup
     logs.set_up_terminal()
     try:
         config = as_plain(config)
-        problems = check_light(config) or check_complete(config)
+        problems = check_light(config) or check_complete(config) or list(check_managers_of_run(config))
         if problems:
             raise ConfigError(*problems)
         with signals.noted(deadline_s=config["processes"]["deadline_s"]):
@@ -136,6 +137,8 @@ class _Run:
         stop.raise_if_stop_requested()
         if problems:
             raise ConfigError(*problems)
+        if refusal := refusal_in(child.outcome):
+            raise refusal
         if child.exit_code:
             raise ChildFailedError(f"the configuration could not be checked: {child.how_it_ended()}")
 

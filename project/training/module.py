@@ -124,13 +124,14 @@ class Module(LightningModule):
             optimizer = instantiate(self._optimizer, _partial_=True)(parameter_groups(self.model))
         if self._scheduler is None:
             return optimizer
-        scheduler = make_scheduler(
-            self._scheduler,
-            optimizer=optimizer,
-            total_steps=self._total_steps,
-            warmup_fraction=self._warmup_fraction,
-            mode=self.objective["mode"],
-        )
+        with refused_by("task.scheduler"):
+            scheduler = make_scheduler(
+                self._scheduler,
+                optimizer=optimizer,
+                total_steps=self._total_steps,
+                warmup_fraction=self._warmup_fraction,
+                mode=self.objective["mode"],
+            )
         if not isinstance(scheduler, ReduceLROnPlateau):
             return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
         monitor = getattr(scheduler, "monitor", self.objective["metric"])

@@ -25,7 +25,15 @@ from project.common.processes.stop import StopRequested, raise_if_stop_requested
 from project.common.whitelist import instantiate
 from project.training import stream
 from project.training.baselines import baseline_metrics
-from project.training.build import instantiate_all, make_loggers, make_module, make_trainer, quiet_libraries
+from project.training.build import (
+    instantiate_all,
+    lightning_refuses,
+    make_loggers,
+    make_module,
+    make_trainer,
+    quiet_libraries,
+    refuse_late_validation,
+)
 from project.training.callback import STEP_METRICS, ProcessCallback
 from project.training.checkpoint import Checkpoints
 from project.training.datamodule import DataModule, optimizer_steps
@@ -123,6 +131,7 @@ class Training:
         self.datamodule = DataModule(loader=config["loader"], seed=config["seed"])
         require_even(self.datamodule.facts(), world_size=identity.world_size)
         self.accumulation = get_batch_manager().accumulation(identity.world_size)
+        refuse_late_validation(config["trainer"], n_batches=len(self.datamodule.train_sampler))
         self.module = make_module(config, total_steps=self._total_steps())
         self._check_objective()
         if not get_data_manager().is_streamed:
@@ -147,7 +156,8 @@ class Training:
     def run(self) -> dict[str, Any]:
         """Trains, evaluates the checkpoint that is kept, and sums up."""
         started = time.monotonic()
-        self.trainer.fit(self.module, datamodule=self.datamodule, ckpt_path=self._start_from())
+        with lightning_refuses():
+            self.trainer.fit(self.module, datamodule=self.datamodule, ckpt_path=self._start_from())
         train_s = time.monotonic() - started
         epoch, step = self.trainer.current_epoch, self.trainer.global_step
         self._ensure_validated()
@@ -202,7 +212,7 @@ class Training:
         if kept is not None:
             self.module.load_state_dict(get_model_manager().load(kept)["state_dict"])
         self.trainer.test(self.module, datamodule=self.datamodule, verbose=False)
-        return self.module.latest["test"]
+        return self.module.latest.get("test", {})  # none with trainer.limit_test_batches=0
 
     def _stop_reason(self) -> str:
         stoppers = [c for c in self.trainer.callbacks if isinstance(c, EarlyStopping) and c.stopped_epoch]

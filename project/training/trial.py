@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from project.common import process_registry
+from project.common.data.data_check import check_files
 from project.common.errors import ChildFailedError, ConfigError
 from project.common.managers import get_cuda_manager, get_directory_manager
 from project.common.managers.process_init import ensure_process_initialized
@@ -23,7 +24,13 @@ def check_config() -> None:
 
     handover = own_handover()
     assert handover is not None
-    parent_link.send("problems", check_heavy(handover.config) or _check_machine(handover.config))
+    config = handover.config
+    parent_link.send("problems", check_heavy(config) or _check_data(config) or _check_machine(config))
+
+
+def _check_data(config: dict[str, Any]) -> list[str]:
+    settings = config["managers"].get("data")
+    return check_files(settings) if settings and config["task"]["run"] is None else []
 
 
 def _check_machine(config: dict[str, Any]) -> list[str]:

@@ -70,7 +70,7 @@ def good_config() -> dict[str, Any]:
         ({"processes": {"deadline_s": -1}}, "processes.deadline_s: -1 does not fit; use a number, at least 1"),
         (
             {"processes": {"threads": 0}},
-            "processes.threads: 0 does not fit; use a whole number or null or auto, at least 1",
+            "processes.threads: 0 does not fit; use a whole number or auto, at least 1",
         ),
         (
             {"processes": {"max_restarts": 1.5}},
@@ -87,7 +87,7 @@ def good_config() -> dict[str, Any]:
         ({"processes": {"allow": ["os.*"]}}, "processes.allow: a configuration cannot allow targets"),
         (
             {"trainer": {"devices": -2}},
-            "trainer.devices: -2 does not fit; use a whole number or a list of a whole number",
+            "trainer.devices: -2 does not fit; use a whole number or a list of whole numbers",
         ),
         ({"trainer": {"devices": "two"}}, "trainer.devices: 'two' does not fit"),
         ({"trainer": {"num_nodes": 0}}, "trainer.num_nodes: 0 does not fit; use a whole number, at least 1"),

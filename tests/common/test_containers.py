@@ -132,7 +132,7 @@ def test_builds_all_of_its_role_and_no_other() -> None:
 
 
 def test_an_unknown_manager_is_named_with_what_there_is() -> None:
-    with pytest.raises(ConfigError, match=r"managers\.hose: .*did you mean 'house'\? there is ground, house"):
+    with pytest.raises(ConfigError, match=r"managers\.hose: .*did you mean 'house'\? there are ground, house"):
         make("house", "ground").get("hose")
 
 

@@ -70,8 +70,10 @@ def test_what_can_be_meant_is_accepted(annotation: Any, value: Any) -> None:
         (int | None, "x", "a whole number or null"),
         (Literal["a", "b"], "c", "a or b"),
         (list[str], "a", "a list of text"),
-        (list[int], ["a"], "a list of a whole number"),
+        (list[int], ["a"], "a list of whole numbers"),
+        (list[str], [1], "a list of text"),
         (dict[str, int], ["a"], "keys with values"),
+        (dict[str, int], {"a": "b"}, "keys with values"),
         (float | Device, "fast", "a number"),
     ],
 )
@@ -82,7 +84,7 @@ def test_what_cannot_be_meant_is_refused_and_said_in_words(annotation: Any, valu
 
 def test_each_misfit_is_a_line_of_its_own() -> None:
     assert misfits("x", plain, {"c": 1, "b": "two"}, given_later=()) == [
-        "x.c: plain takes no 'c'; there is a, b",
+        "x.c: plain takes no 'c'; there are a, b",
         "x.a: missing; plain needs it",
         "x.b: 'two' does not fit; use a whole number or null",
     ]
@@ -107,6 +109,6 @@ def test_a_nested_node_becomes_an_object_and_a_missing_value_is_reported_elsewhe
 
 
 def test_a_suggestion_names_what_there_is() -> None:
-    assert suggest("modle", ["model", "data"]) == "did you mean 'model'? there is data, model"
+    assert suggest("modle", ["model", "data"]) == "did you mean 'model'? there are data, model"
     assert suggest("zzz", ["model"]) == "there is model"
-    assert suggest("zzz", []) == "there is none"
+    assert suggest("zzz", []) == "there are none at all"

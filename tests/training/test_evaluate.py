@@ -8,7 +8,7 @@ import pytest
 from project.common.errors import ConfigError
 from project.common.files.atomic import write_json
 from project.eval import find_checkpoint
-from project.training.evaluate import apply_overrides, references
+from project.training.evaluate import apply_overrides
 from tests.helpers.training import Run, tiny_config, train
 from tests.helpers.tree import running
 
@@ -58,11 +58,6 @@ def test_a_changed_key_reaches_the_managers_that_take_it() -> None:
 
     assert changed == {"loader": {"batch_size": 64}, "managers": {"batch": {"batch_size": 64}}}
     assert config["loader"]["batch_size"] == 4
-
-
-def test_references_are_read_from_the_managers_files() -> None:
-    assert ("managers.batch.batch_size", "loader.batch_size") in references()
-    assert ("managers.data.files", "task.data.files") in references()
 
 
 def test_an_unknown_key_is_named() -> None:

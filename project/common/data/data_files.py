@@ -29,8 +29,15 @@ def read_file(path: Path, *, encoding: str = "utf-8") -> Iterator[Record]:
     """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        raise DataError(f"data.files: {path} has no known extension; use {', '.join(READERS)}")
-    return reader(path, encoding)
+        raise DataError(f"task.data.files: {path} has no known extension; use {', '.join(READERS)}")
+    return _named(path, reader(path, encoding))
+
+
+def _named(path: Path, records: Iterator[Record]) -> Iterator[Record]:
+    try:
+        yield from records
+    except OSError as error:
+        raise DataError(f"task.data.files: {path} cannot be read ({error.strerror or error})") from error
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
@@ -45,7 +52,7 @@ def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
                 yield number, line.decode(decoder if number == 1 else encoding)
             except UnicodeDecodeError as error:
                 raise DataError(
-                    f"data.files: {path} line {number}: byte 0x{line[error.start]:02x} is not {encoding}; "
+                    f"task.data.files: {path} line {number}: byte 0x{line[error.start]:02x} is not {encoding}; "
                     "save the file as utf-8, or name its encoding in task.data.encoding"
                 ) from error
             except LookupError as error:
@@ -67,18 +74,18 @@ def _read_delimited(path: Path, encoding: str, *, delimiter: str) -> Iterator[Re
                 continue
             if len(values) != len(header):
                 raise DataError(
-                    f"data.files: {where}: {len(values)} fields, but the header has {len(header)}; "
+                    f"task.data.files: {where}: {len(values)} fields, but the header has {len(header)}; "
                     f"quote fields that hold {delimiter!r} or line ends"
                 )
             yield Record(where, dict(zip(header, values, strict=True)))
     except csv.Error as error:
-        raise DataError(f"data.files: {path} line {reader.line_num}: {error}; mend the quoting") from error
+        raise DataError(f"task.data.files: {path} line {reader.line_num}: {error}; mend the quoting") from error
 
 
 def _check_header(header: list[str], *, path: Path) -> None:
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
-        raise DataError(f"data.files: {path} line 1: column '{twice[0]}' is there twice; name each column once")
+        raise DataError(f"task.data.files: {path} line 1: column '{twice[0]}' is there twice; name each column once")
 
 
 def _read_csv(path: Path, encoding: str) -> Iterator[Record]:
@@ -97,7 +104,8 @@ def _read_jsonl(path: Path, encoding: str) -> Iterator[Record]:
             value = json.loads(line)
         except json.JSONDecodeError as error:
             raise DataError(
-                f"data.files: {path} line {number} column {error.colno}: not JSON ({error.msg}); one object per line"
+                f"task.data.files: {path} line {number} column {error.colno}: not JSON ({error.msg}); "
+                "one object per line"
             ) from error
         yield Record(f"{path} line {number}", _as_object(value, where=f"{path} line {number}"))
 
@@ -112,7 +120,7 @@ def _read_json(path: Path, encoding: str) -> Iterator[Record]:
         items = json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(
-            f"data.files: {path} line {error.lineno} column {error.colno}: not JSON ({error.msg}); mend the file"
+            f"task.data.files: {path} line {error.lineno} column {error.colno}: not JSON ({error.msg}); mend the file"
         ) from error
     for number, item in enumerate(items, start=1):
         yield Record(f"{path} item {number}", _as_object(item, where=f"{path} item {number}"))
@@ -120,7 +128,7 @@ def _read_json(path: Path, encoding: str) -> Iterator[Record]:
 
 def _as_object(value: Any, *, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DataError(f'data.files: {where}: a {type(value).__name__}, not an object; write {{"text": ...}}')
+        raise DataError(f'task.data.files: {where}: a {type(value).__name__}, not an object; write {{"text": ...}}')
     return value
 
 
@@ -137,7 +145,9 @@ def _read_parquet(path: Path, encoding: str) -> Iterator[Record]:
                     yield Record(f"{path} row {number}", fields)
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"data.files: {path} after row {number}: not Parquet ({reason}); write it again") from error
+        raise DataError(
+            f"task.data.files: {path} after row {number}: not Parquet ({reason}); write it again"
+        ) from error
 
 
 def _read_text(path: Path, encoding: str) -> Iterator[Record]:

@@ -83,8 +83,8 @@ class Recipe:
                     yield row, {"input_ids": ids, "length": len(ids), "text": row["text"]}
                 elif self.on_empty == "error":
                     raise DataError(
-                        f"data.files: {row['where']}: the tokenizer finds no token in {row['text']!r}; mend the text, "
-                        "or leave such rows out with managers.data.on_empty=drop"
+                        f"task.data.files: {row['where']}: the tokenizer finds no token in {row['text']!r}; "
+                        "mend the text, or leave such rows out with managers.data.on_empty=drop"
                     )
 
     def _blocks(self, part: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -108,11 +108,11 @@ def _features(row: Row, *, like: Row) -> "np.ndarray[Any, Any]":
         numbers = np.asarray(row["features"], dtype=np.float32).ravel()
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"data.files: {row['where']}: features are no numbers ({error}); give a list of numbers"
+            f"task.data.files: {row['where']}: features are no numbers ({error}); give a list of numbers"
         ) from error
     if len(numbers) != np.size(like["features"]):
         raise DataError(
-            f"data.files: {row['where']}: {len(numbers)} features, but {like['where']} has "
+            f"task.data.files: {row['where']}: {len(numbers)} features, but {like['where']} has "
             f"{np.size(like['features'])}; give every row as many"
         )
     return numbers

@@ -49,7 +49,7 @@ def as_rows(records: Iterable[Record], *, columns: Columns, on_empty: str = "err
         if problem is None:
             rows.append(_as_row(record, columns=columns, number=number))
         elif on_empty == "error" or not problem.startswith("field"):
-            problems.append(f"data.files: {record.where}: {problem}")
+            problems.append(f"task.data.files: {record.where}: {problem}")
     if problems:
         more = len(problems) - MAX_REPORTED
         raise DataError("\n".join([*problems[:MAX_REPORTED], *([f"... and {more} more rows"] if more > 0 else [])]))
@@ -111,7 +111,7 @@ def split_rows(found: Mapping[str, Sequence[Row]], *, split: Split) -> dict[str,
 def _draw(rows: list[Row], *, split: Split) -> dict[str, list[Row]]:
     try:
         drawn = {name: list(part) for name, part in split(rows).items()}
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise DataError(f"task.data.split: {error}") from error
     if not drawn.get("train"):
         raise DataError(f"task.data.split: no rows for train, of {len(rows)}; it gave {', '.join(drawn) or 'nothing'}")
@@ -130,8 +130,8 @@ def label_names(splits: Mapping[str, Sequence[Row]]) -> list[str]:
             if row["label"] not in names:
                 some = ", ".join(_ordered(names)[:12])
                 raise DataError(
-                    f"data.files: {row['where']}: label '{row['label']}' of split {split} is not in the training set; "
-                    f"labels there: {some}"
+                    f"task.data.files: {row['where']}: label '{row['label']}' of split {split} is not in the training "
+                    f"set; labels there: {some}"
                 )
     return _ordered(names)
 

@@ -1,14 +1,19 @@
 """Where rows come from: files, globs, folders, datasets of the hub, or a function; which split each is for."""
 
+import itertools
 import logging
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from project.common.data.data_files import READERS, Record, read_file
 from project.common.errors import DataError
+from project.common.processes import stop
 
 log = logging.getLogger(__name__)
+
+_MOST_PEEKED = 100  # files; the others are read when the data is prepared
 
 # Rows whose split nobody has said: they are split by configuration.
 UNSPLIT = "all"
@@ -63,7 +68,7 @@ def number(rows: Iterable[Any], *, origin: str) -> Iterator[Record]:
     for n, row in enumerate(rows):
         where = f"{origin} row {n}"
         if not isinstance(row, Mapping):
-            raise DataError(f"data.source: {where}: a {type(row).__name__}, not a mapping; return dicts")
+            raise DataError(f"task.data.source: {where}: a {type(row).__name__}, not a mapping; return dicts")
         yield Record(where, dict(row))
 
 
@@ -96,13 +101,50 @@ def _collect(files: str | Sequence[str], *, base: Path, encoding: str) -> dict[s
     return found
 
 
-def _read_one(name: str, *, base: Path, encoding: str) -> dict[str, list[Record]]:
+def peek(files: Files, *, encoding: str = "utf-8", base_dir: Path | None = None) -> Iterator[Record]:
+    """Yields the first row of local files: enough to know that they are there, can be read, and have which fields.
+
+    Raises:
+        DataError: as `read_files`.
+    """
+    base = base_dir or Path.cwd()
+    for value in files.values() if isinstance(files, Mapping) else [files]:
+        for name in [value] if isinstance(value, str) else value or ():
+            place = _place(name, base=base)
+            paths = [] if _is_saved_dataset(place) else _expand(name, base=base)
+            if not paths and not _is_saved_dataset(place) and not _may_be_hub_name(name, place=place):
+                _refuse_missing(name, base=base)
+            for path in paths[:_MOST_PEEKED]:
+                yield from itertools.islice(read_file(path, encoding=encoding), 1)
+
+
+def _place(name: str, *, base: Path) -> Path:
+    """Where a name leads. Raises `DataError` for what can hold no data, or cannot be looked at."""
     place = base / Path(name).expanduser()
+    if not name.strip() or place.resolve() == Path(place.anchor):
+        raise DataError(f"task.data.files: {name!r} is not where data lies; name files, or the folder that holds them")
+    try:
+        found = place.lstat() if not place.exists() else place.stat()
+    except FileNotFoundError:
+        return place
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"task.data.files: {name!r} cannot be read ({reason}); give a path that can") from error
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        raise DataError(
+            f"task.data.files: {place} is neither a file nor a folder (a device, a pipe or a broken link); "
+            "copy its content to a file, since it is read more than once"
+        )
+    return place
+
+
+def _read_one(name: str, *, base: Path, encoding: str) -> dict[str, list[Record]]:
+    place = _place(name, base=base)
     if _is_saved_dataset(place):
         return _read_saved_dataset(place)
     paths = _expand(name, base=base)
     if not paths:
-        return _read_hub(name) if _may_be_hub_name(name) else _refuse_missing(name, base=base)
+        return _read_hub(name) if _may_be_hub_name(name, place=place) else _refuse_missing(name, base=base)
     found: dict[str, list[Record]] = {}
     for path in paths:
         # A glob names a set; only in a folder do the files' names say which split they are.
@@ -119,15 +161,23 @@ def _expand(name: str, *, base: Path) -> list[Path]:
     if _is_saved_dataset(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
     if place.is_dir():
-        return sorted(path for path in place.rglob("*") if path.suffix.lower() in READERS and path.is_file())
+        return sorted(path for path in _below(place) if path.suffix.lower() in READERS and path.is_file())
     if any(letter in name for letter in "*?["):
         anchor = Path(place.anchor)
         return sorted(path for path in anchor.glob(str(place.relative_to(anchor))) if path.is_file())
     return []
 
 
-def _may_be_hub_name(name: str) -> bool:
+def _below(place: Path) -> Iterator[Path]:
+    for path in place.rglob("*"):
+        stop.raise_if_stop_requested()  # a folder may be a whole disk
+        yield path
+
+
+def _may_be_hub_name(name: str, *, place: Path) -> bool:
     path = Path(name)
+    if place.exists():
+        return False
     is_path = path.is_absolute() or name.startswith((".", "~")) or any(letter in name for letter in "*?[\\")
     return not is_path and path.suffix.lower() not in READERS and name.count("/") <= 1
 
@@ -135,10 +185,10 @@ def _may_be_hub_name(name: str) -> bool:
 def _refuse_missing(name: str, *, base: Path) -> dict[str, list[Record]]:
     place = base / Path(name).expanduser()
     if place.is_dir():
-        raise DataError(f"data.files: {place} holds no file that ends in {', '.join(READERS)}")
+        raise DataError(f"task.data.files: {place} holds no file that ends in {', '.join(READERS)}")
     folder = next(parent for parent in place.parents if parent.is_dir())
     near = sorted(path.name for path in folder.iterdir())[:8]
-    raise DataError(f"data.files: {place} does not exist; {folder} holds {', '.join(near) or 'nothing'}")
+    raise DataError(f"task.data.files: {place} does not exist; {folder} holds {', '.join(near) or 'nothing'}")
 
 
 def _is_saved_dataset(place: Path) -> bool:
@@ -151,7 +201,7 @@ def _read_saved_dataset(place: Path) -> dict[str, list[Record]]:
     try:
         loaded = load_from_disk(str(place))
     except (OSError, ValueError) as error:
-        raise DataError(f"data.files: {place}: not a whole saved dataset ({error}); save it again") from error
+        raise DataError(f"task.data.files: {place}: not a whole saved dataset ({error}); save it again") from error
     return _records_of_dataset(loaded, origin=str(place))
 
 
@@ -164,7 +214,7 @@ def _read_hub(name: str) -> dict[str, list[Record]]:
         loaded = load_dataset(repository, configuration or None)
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(
-            f"data.files: {name!r} is no file here, and as a dataset of the hub it could not be loaded "
+            f"task.data.files: {name!r} is no file here, and as a dataset of the hub it could not be loaded "
             f"({type(error).__name__}: {str(error).splitlines()[0]}); give a path that exists, or go online"
         ) from error
     return _records_of_dataset(loaded, origin=name)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
-from project.common.errors import CheckpointError
+from project.common.errors import CheckpointError, StorageError
 from project.common.files.atomic import atomic_file
 from project.common.files.disk import NO_SPACE
 
@@ -48,7 +48,7 @@ def save_checkpoint_file(path: str | os.PathLike[str], state: Mapping[str, Any])
     """Replaces `path`, whole or not at all; `state` holds tensors and plain containers only.
 
     Raises:
-        CheckpointError: It could not be written (a full disk, for instance). The old file is untouched.
+        StorageError: It could not be written (a full disk, for instance). The old file is untouched.
     """
     path = Path(path)
     try:
@@ -58,7 +58,7 @@ def save_checkpoint_file(path: str | os.PathLike[str], state: Mapping[str, Any])
         _flush_folder(path.parent)
     except OSError as error:
         kept = "; the checkpoint that was there is intact" if path.exists() else ""
-        raise CheckpointError(f"{path}: could not be written, {_cause(error)}{kept}") from error
+        raise StorageError(f"{path}: could not be written, {_cause(error)}{kept}") from error
 
 
 def _write(file: IO[bytes], state: Mapping[str, Any]) -> None:
@@ -132,12 +132,11 @@ def _digest(file: IO[bytes], n_bytes: int) -> str:
     return digest.hexdigest()
 
 
-def load_checkpoint_file(path: str | os.PathLike[str], *, weights_only: bool = True) -> dict[str, Any]:
+def load_checkpoint_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Content of a checkpoint, on the CPU.
 
     Args:
         path: Written by `save_checkpoint_file`, or by Lightning itself.
-        weights_only: Refuse anything but tensors and plain containers. False runs code from the file.
 
     Raises:
         CheckpointError: Missing, damaged, cut off, or holding other objects.
@@ -148,7 +147,7 @@ def load_checkpoint_file(path: str | os.PathLike[str], *, weights_only: bool = T
 
     has_checksum = verify_checksum(path)
     try:
-        state = torch.load(path, map_location="cpu", weights_only=weights_only)
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(_refusal(path, error) if _is_archive(path) else _broken(path)) from error
     except Exception as error:
@@ -173,5 +172,6 @@ def _refusal(path: str | os.PathLike[str], error: Exception) -> str:
     found = next((line.strip() for line in str(error).splitlines() if "GLOBAL" in line), "objects that are not plain")
     return (
         f"{path}: holds more than tensors and plain containers ({found}); "
-        "if you trust who made it, set managers.model.weights_only=false, which runs code from the file"
+        "if you trust who made it, save its weights alone, once: "
+        "torch.save({'state_dict': torch.load(PATH, weights_only=False)['state_dict']}, NEW_PATH)"
     )

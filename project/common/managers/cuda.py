@@ -202,7 +202,7 @@ class CUDAManager(BaseProcessManager):
             return "mps"
         if asked == "auto":
             return "cpu"
-        raise ConfigError(f"trainer.accelerator: {asked} was asked for and there is none here; use cpu or auto")
+        raise ConfigError(f"trainer.accelerator: {asked} was asked for, and no such device is here; use cpu or auto")
 
     def _n_cuda(self) -> int:
         """Only a rank may ask torch, which also knows devices that NVML does not."""

@@ -152,7 +152,7 @@ class DataManager(BaseProcessManager):
         assert self._source is not None
         try:
             given = instantiate({**self._source, "_partial_": True})()
-        except ValueError as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise DataError(f"task.data.source: {error}") from error
         return data_sources.read_rows(given, origin=str(self._source["_target_"]).rpartition(".")[2])
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_NUMBERS_OF_CLASSES = ("n_labels", "num_labels")
 _SHOWN = 3  # mismatching parameters named in an error
 
 
@@ -37,7 +38,6 @@ class ModelManager(BaseProcessManager):
         compile: `torch.compile` the model, in place.
         gradient_checkpointing: Compute activations a second time in the backward pass instead of keeping them.
         lora: Arguments of `peft.LoraConfig`, or None to train all weights.
-        weights_only: False lets checkpoints hold any object, and so run code.
     """
 
     name = "model"
@@ -54,7 +54,6 @@ class ModelManager(BaseProcessManager):
         compile: bool = False,
         gradient_checkpointing: bool = False,
         lora: Mapping[str, Any] | None = None,
-        weights_only: bool = True,
     ) -> None:
         self._directory = directory
         self._cuda = cuda
@@ -64,7 +63,6 @@ class ModelManager(BaseProcessManager):
         self._compile = compile
         self._gradient_checkpointing = gradient_checkpointing
         self._lora = lora
-        self._weights_only = weights_only
 
     def check(self) -> Health:
         """The model's target is known, and `init_from` is there."""
@@ -75,7 +73,12 @@ class ModelManager(BaseProcessManager):
     def build(self, *, n_labels: int | None = None) -> "nn.Module":
         """A new module on the CPU, in this process's own memory; seed before."""
         make = instantiate(self._model, _partial_=True)
-        with refused_by("managers.model.model"):
+        if n_labels is None and (name := _needed_size(make)):
+            raise ConfigError(
+                f"task.data.columns.label: null leaves no classes, but {self._model['_target_']} needs {name}; "
+                "name the column, or choose a model without classes"
+            )
+        with refused_by("task.model"):
             module: nn.Module = make(**_accepted(make, self._sizes(n_labels)))
         if self._init_from is not None:
             self.load_weights(module, self._init_from)
@@ -88,7 +91,7 @@ class ModelManager(BaseProcessManager):
         return module
 
     def _sizes(self, n_labels: int | None) -> dict[str, Any]:
-        sizes: dict[str, Any] = {"n_labels": n_labels, "num_labels": n_labels} if n_labels is not None else {}
+        sizes: dict[str, Any] = dict.fromkeys(_NUMBERS_OF_CLASSES, n_labels) if n_labels is not None else {}
         if self._tokenizer is not None:
             sizes |= {"vocab_size": self._tokenizer.vocab_size, "pad_token_id": self._tokenizer.pad_token_id}
         return sizes
@@ -97,7 +100,7 @@ class ModelManager(BaseProcessManager):
         """Writes a checkpoint: whole or not at all, with a checksum, flushed to disk.
 
         Raises:
-            CheckpointError: It could not be written; what was there is intact.
+            StorageError: It could not be written; what was there is intact.
         """
         save_checkpoint_file(path, state)
 
@@ -107,7 +110,7 @@ class ModelManager(BaseProcessManager):
         Raises:
             CheckpointError: Missing, damaged, or holding more than tensors and plain containers.
         """
-        return load_checkpoint_file(path, weights_only=self._weights_only)
+        return load_checkpoint_file(path)
 
     def newest_intact(self) -> Path | None:
         """The checkpoint to go on from, in this run's folder: `last`, or `best` where that one is damaged."""
@@ -181,6 +184,15 @@ def without_prefix(weights: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     if not all(key.startswith(prefix) for key in weights):
         return dict(weights)
     return {key[len(prefix) :]: value for key, value in weights.items()}
+
+
+def _needed_size(make: Any) -> str | None:
+    """The parameter for the number of classes that the target cannot do without."""
+    parameters = inspect.signature(make).parameters
+    for name in _NUMBERS_OF_CLASSES:
+        if name in parameters and name not in make.keywords and parameters[name].default is inspect.Parameter.empty:
+            return name
+    return None
 
 
 def _accepted(make: Any, sizes: dict[str, Any]) -> dict[str, Any]:

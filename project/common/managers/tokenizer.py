@@ -105,11 +105,11 @@ class TokenizerManager(BaseProcessManager):
         with self._parallelism(n_texts=MIN_TEXTS_FOR_THREADS):
             try:
                 tokenizer = function(_stoppable(texts()))
-            except ValueError as error:
-                raise ConfigError(f"managers.tokenizer.train: {error}") from error
+            except (ValueError, TypeError, OverflowError) as error:
+                raise ConfigError(f"task.tokenizer: {error}") from error
         if not isinstance(tokenizer, Fast):
             raise ConfigError(
-                f"managers.tokenizer.train: {self._train['_target_']} gave a {type(tokenizer).__name__}; "
+                f"task.tokenizer: {self._train['_target_']} gave a {type(tokenizer).__name__}; "
                 "it must return a PreTrainedTokenizerFast"
             )
         tokenizer.save_pretrained(str(folder))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TEAR_DOWN_S = 5.0  # for W&B's own process to end, after the upload
 MODES = ("auto", "online", "offline", "disabled")
 
 
@@ -35,7 +36,7 @@ class WandbManager(BaseProcessManager):
         group: Runs shown together; None takes the sweep's name.
         name: Shown name; None takes the run folder's.
         tags: Of the run.
-        finish_timeout_s: Longest wait for an upload at the end; the rest stays in the run folder.
+        close_timeout_s: Longest wait for an upload at the end; the rest stays in the run folder.
     """
 
     name = "wandb"
@@ -52,7 +53,7 @@ class WandbManager(BaseProcessManager):
         group: str | None = None,
         name: str | None = None,
         tags: Sequence[str] = (),
-        finish_timeout_s: float = 60.0,
+        close_timeout_s: float = 60.0,
     ) -> None:
         if mode not in MODES:
             raise ConfigError(f"managers.wandb.mode: {mode!r} is unknown; use one of {', '.join(MODES)}")
@@ -72,7 +73,8 @@ class WandbManager(BaseProcessManager):
             "name": name,
             "tags": list(tags),
         }
-        self._finish_timeout_s = finish_timeout_s
+        self._upload_timeout_s = close_timeout_s
+        self.close_timeout_s = close_timeout_s + TEAR_DOWN_S
         self._run: Any = None
         self._hooks: tuple[Any, Any] | None = None
 
@@ -155,7 +157,7 @@ class WandbManager(BaseProcessManager):
         _remove_scratch_at_end()
         settings = wandb.Settings(
             console="off", disable_git=True, disable_code=True, x_disable_stats=self.mode == "offline", silent=True,
-            finish_timeout=self._finish_timeout_s,
+            finish_timeout=self._upload_timeout_s,
         )  # fmt: skip
         run = wandb.init(
             **{**self._settings, "name": self._settings["name"] or self._default_name()},

@@ -27,6 +27,7 @@ from project.common.processes import (
 from project.common.processes.handover import THREAD_VARIABLES, Handover, set_by_imports, set_handover
 from project.common.processes.identity import Identity, Role, set_identity
 from project.common.processes.outcome import Outcome, outcome_of
+from project.common.processes.outlived_streams import outlive_readers
 from project.common.processes.stall_watch import STACKS_SIGNAL
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ def enter(handover: Handover) -> None:
     if logs.shows_on_terminal(identity):
         logs.set_up_terminal()
     logs.redirect_output(identity)
+    outlive_readers()
     parent = parent_process()
     parent_pid = parent.pid if parent is not None and parent.pid is not None else os.getppid()
     process_registry.register(identity, parent_pid=parent_pid, start_method=handover.start_method)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from project.common.errors import CheckpointError
+from project.common.errors import CheckpointError, StorageError
 from project.common.files import checkpoint_file
 from project.common.files.atomic import remove_stale_temporaries
 from project.common.files.checkpoint_file import is_intact, load_checkpoint_file, save_checkpoint_file, verify_checksum
@@ -77,12 +77,15 @@ def test_a_file_of_another_program_has_no_checksum_and_loads(tmp_path: Path) -> 
 
 
 @pytest.mark.case("90")
-def test_objects_are_refused_and_the_switch_is_named(tmp_path: Path) -> None:
-    torch.save({"hyper_parameters": Custom()}, tmp_path / "old.ckpt")
+def test_objects_are_refused_with_what_makes_of_them_a_checkpoint_that_loads(tmp_path: Path) -> None:
+    torch.save({"hyper_parameters": Custom(), "state_dict": {}}, tmp_path / "old.ckpt")
 
-    with pytest.raises(CheckpointError, match=r"Custom.*managers\.model\.weights_only=false"):
+    with pytest.raises(CheckpointError, match=r"Custom.*if you trust who made it") as caught:
         load_checkpoint_file(tmp_path / "old.ckpt")
-    assert isinstance(load_checkpoint_file(tmp_path / "old.ckpt", weights_only=False)["hyper_parameters"], Custom)
+    remedy = str(caught.value).rpartition("once: ")[2]
+    places = {"PATH": tmp_path / "old.ckpt", "NEW_PATH": tmp_path / "new.ckpt"}
+    exec(remedy, {"torch": torch, **places})
+    assert load_checkpoint_file(tmp_path / "new.ckpt") == {"state_dict": {}}
 
 
 @pytest.mark.case("26")
@@ -125,7 +128,7 @@ def test_a_full_disk_is_named_and_the_old_file_stays(tmp_path: Path) -> None:
     try:
         path = make(tmp_path / "last.ckpt")
 
-        with pytest.raises(CheckpointError, match=r"no space left on the disk.*that was there is intact"):
+        with pytest.raises(StorageError, match=r"no space left on the disk.*that was there is intact"):
             save_checkpoint_file(path, {"state_dict": torch.ones(1_000_000)})
 
         assert is_intact(path)
