@@ -41,7 +41,7 @@ def test_a_run_folder_that_was_moved_is_evaluated_from_anywhere(tmp_path: Path, 
     [
         ([], 2, "Predictions go to predictions.parquet in the run's folder."),
         (["split=test"], 2, "ckpt: not given; python eval.py ckpt=PATH"),
-        (["ckpt=nowhere"], 1, "ckpt: there is no checkpoint at nowhere; give a .ckpt file or a run's folder"),
+        (["ckpt=nowhere"], 2, "ckpt: there is no checkpoint at nowhere; give a .ckpt file or a run's folder"),
         (
             ["ckpt=nowhere", "managers/amp=bf16"],
             2,

@@ -131,7 +131,7 @@ def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:
 
     second = train(tiny_config(tmp_path, f"ckpt_path={start}", "task.model.width=64"), tmp_path / "second")
 
-    assert second.exit_codes == [1]
+    assert second.exit_codes == [2]
     assert "holds another model's weights" in second.causes[0]
 
 

@@ -132,7 +132,7 @@ def _take_up(folder: Path, wanted: str, *, finished_too: bool = False) -> RunFol
     if (status == Status.COMPLETED and not finished_too) or not lock.acquire():
         return None
     status = _status(layout)  # its owner may have finished between the two looks
-    if status in (Status.COMPLETED, Status.REFUSED) and not finished_too:
+    if status == Status.COMPLETED and not finished_too:
         lock.release()
         return None
     for written in layout.written_dirs():

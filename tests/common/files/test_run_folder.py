@@ -55,9 +55,11 @@ def test_a_new_run_gets_a_folder_with_its_time_and_owns_it(config: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("status", "found"), [("interrupted", "interrupted"), ("crashed", "crashed"), (None, "killed")]
+    ("status", "found"),
+    [("interrupted", "interrupted"), ("crashed", "crashed"), ("refused", "refused"), (None, "killed")],
 )
 def test_takes_up_what_did_not_finish(config: dict[str, Any], choose: Any, status: str | None, found: str) -> None:
+    """A folder that had begun stays when a later attempt is refused, for its data say, and is worth going on in."""
     first = choose(config)
     end(first, status)
 
@@ -67,10 +69,9 @@ def test_takes_up_what_did_not_finish(config: dict[str, Any], choose: Any, statu
     assert (second.attempt, second.found) == (2, found)
 
 
-@pytest.mark.parametrize("status", ["completed", "refused"])
-def test_leaves_what_is_finished(config: dict[str, Any], choose: Any, status: str) -> None:
+def test_leaves_what_is_finished(config: dict[str, Any], choose: Any) -> None:
     first = choose(config)
-    end(first, status)
+    end(first, "completed")
 
     assert choose(config).layout != first.layout
 

@@ -16,7 +16,7 @@ STOPPED = StopRequested(StopRequest(reason="SIGHUP", exit_code=129, deadline=0.0
     [
         (None, Status.COMPLETED, 0, None),
         (ValueError("bad"), Status.CRASHED, 1, "ValueError: bad"),
-        (DataError("task.data.files: none"), Status.CRASHED, 1, "task.data.files: none"),
+        (DataError("task.data.files: none"), Status.REFUSED, 2, "task.data.files: none"),
         (ConfigError("a: b", "c: d"), Status.REFUSED, 2, "a: b\nc: d"),
         (STOPPED, Status.INTERRUPTED, 129, "SIGHUP"),
         (KeyboardInterrupt(), Status.INTERRUPTED, 130, "SIGINT"),
