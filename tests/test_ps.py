@@ -43,13 +43,15 @@ def gone() -> ProcessKey:
     return replace(ProcessKey.own(), start_time="0")
 
 
-def write(run_dir: Path, key: ProcessKey, role: Role, *, rank: int | None = None, **more: Any) -> None:
+def write(
+    run_dir: Path, key: ProcessKey, role: Role, *, rank: int | None = None, world_size: int = 2, **more: Any
+) -> None:
     layout = RunLayout(run_dir)
     layout.processes_dir.mkdir(parents=True, exist_ok=True)
     now = time.time()
     record = ProcessRecord(
         key=key,
-        identity=Identity(role=role, rank=rank, run_dir=str(run_dir)),
+        identity=Identity(role=role, rank=rank, world_size=world_size, run_dir=str(run_dir)),
         parent_pid=1,
         started=now - 60,
         history=[("starting", now - 60), ("training", now - 50)],

@@ -121,7 +121,7 @@ BUILT = {
     "task.data.columns.label=null": "task.data.columns.label: null leaves no classes, but project.tasks.models.text_",
     "task.tokenizer.vocab_size=1000000000000": "task.tokenizer: vocab_size: 1000000000000 is more than fits into",
     "task.tokenizer.min_frequency=-1": "task.tokenizer: min_frequency: -1 is no number of times; use 0 or more",
-    "task.model.dropout=nan": "task.model: dropout: nan is no share of what may be dropped; use 0 or more, and less than 1 (",
+    "task.model.dropout=nan": "task.model: dropout: nan is no share of what may be dropped; use",
     "logger.csv.file_name=checkpoints/last.ckpt": "logger.csv: file_name: 'checkpoints/last.ckpt' would lie elsewhere",
 }
 
