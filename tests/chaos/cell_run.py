@@ -53,7 +53,7 @@ def command(folder: Path, data: Path, start_method: str, cell: Cell | None) -> l
     shape = ("trainer.devices=2", "loader.num_workers=1", "trainer.max_epochs=1", SAVING)
     more = ["loader.num_workers_eval=1", f"processes.start_method={start_method}"]
     more.append("logger=none" if cell is None or cell.victim != "wandb-core" else "logger=wandb")
-    if cell is not None and cell.is_hang:
+    if cell is not None and cell.is_stall:
         more.append(f"processes.stall_timeout_s={STALL_S[start_method]}")
     if cell is not None and cell.victim == "wandb-core":
         more.append("managers/wandb=offline")
@@ -191,7 +191,7 @@ class _Attempt:
 
     def _limit_s(self) -> float:
         """The design's time: 5 s after a crash, 10 s after a first signal; a stall is noticed first."""
-        if self.cell.is_hang and self.cell.exit_code == 1:
+        if self.cell.is_stall:
             return STALL_S[self.result.start_method] * 1.25 + 5.0
         return 10.0 if self.cell.exit_code in (129, 130, 143) else 5.0
 

@@ -58,6 +58,11 @@ class Cell:
         """Whether the victim lives on and does nothing."""
         return self.event in ("stopped", "GIL")
 
+    @property
+    def is_stall(self) -> bool:
+        """Whether main itself notices the hang, as a rank that makes no step."""
+        return self.is_hang and self.exit_code == 1
+
 
 def read_table(path: Path = TABLE) -> tuple[list[Cell], dict[str, str]]:
     """The cells in the order of the file, and for each left out (by name) its reason."""

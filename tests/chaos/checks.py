@@ -115,7 +115,7 @@ def _words(cell: Cell, pid: int) -> list[str]:
     if cell.exit_code == 0:
         return []
     if cell.is_hang:
-        return ["SIGINT"] if cell.exit_code == 130 else ["made no step", "rank"]
+        return ["made no step", "rank"] if cell.is_stall else ["SIGINT"]
     if cell.exit_code in INTERRUPTED:
         received = cell.victim not in ("main", "group")
         return [cell.event, *([f"{cell.label} received"] if received else [])]

@@ -172,6 +172,14 @@ def _patch_containers(module: ModuleType) -> None:
     _before(module.Container, "_build", lambda *args: at("building"))
 
 
+def _patch_process_state(module: ModuleType) -> None:
+    def opened(*args: Any, **kwargs: Any) -> None:
+        if "worker" in (who() or ""):  # it builds what its rows need, and these need nothing
+            at("building")
+
+    _after(module, "open_container", opened)
+
+
 def _patch_entry(module: ModuleType) -> None:
     def closing() -> None:
         if who() not in ("rank0", "rank1"):  # whose closing begins with their group and W&B
@@ -218,6 +226,7 @@ def _patch_supervision(module: ModuleType) -> None:
 _PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "project.common.process_registry": _patch_registry,
     "project.common.containers": _patch_containers,
+    "project.common.process_state": _patch_process_state,
     "project.common.processes.process_entry": _patch_entry,
     "project.common.files.checkpoint_file": _patch_checkpoint_file,
     "project.common.processes.worker_watch": _patch_worker_watch,
