@@ -56,7 +56,7 @@ def command(folder: Path, data: Path, start_method: str, cell: Cell | None) -> l
     if cell is not None and cell.is_stall:
         more.append(f"processes.stall_timeout_s={STALL_S[start_method]}")
     if cell is not None and cell.victim == "wandb-core":
-        more.append("managers/wandb=offline")
+        more += ["managers/wandb=offline", "managers.wandb.close_timeout_s=3"]
     return ["python", str(ROOT / "train.py"), *TINY, *places, *shape, *more]
 
 

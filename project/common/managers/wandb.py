@@ -1,14 +1,20 @@
 """Weights & Biases: one run per trial, opened in rank 0 at the first value, ended with the exit code of the trial."""
 
+import contextlib
 import logging
 import multiprocessing.util
 import netrc
 import os
 import secrets
+import shutil
 import sys
+import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from project.common.errors import ConfigError
 from project.common.files.secrets import mask_config
@@ -23,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TEAR_DOWN_S = 5.0  # for W&B's own process to end, after the upload
+_SERVICE = "wandb-core"
+_ANSWER_S = TEAR_DOWN_S * 0.3  # for the service's answer, then for its end, then for who waits for it
 MODES = ("auto", "online", "offline", "disabled")
 
 
@@ -76,6 +84,7 @@ class WandbManager(BaseProcessManager):
         self._upload_timeout_s = close_timeout_s
         self.close_timeout_s = close_timeout_s + TEAR_DOWN_S
         self._run: Any = None
+        self._from_step = 0
         self._hooks: tuple[Any, Any] | None = None
 
     @property
@@ -100,25 +109,40 @@ class WandbManager(BaseProcessManager):
 
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
         """Passes values on. Those of steps that an earlier attempt had logged are left out: W&B's steps only grow."""
-        if self._is_open_here and step >= getattr(self.run, "step", 0):
-            self.run.log(dict(values), step=step)
+        run = self.run
+        if not self._is_open_here or step < self._from_step:
+            return
+        try:
+            run.log(dict(values), step=step)
+        except Exception as error:  # noqa: BLE001 - training does not depend on W&B, nor on its service process
+            log.warning("W&B run %s goes without the rest, its service is gone: %s", run.id, error)
+            self._is_open_here = False
 
     def finish(self, exit_code: int = 0) -> None:
         """Ends the run with the exit code of the trial, and W&B's service process; may be called again."""
         run, self._run = self._run, None
         if run is None:
             return
+        ending = threading.Thread(target=self._end, args=(run, exit_code), name="wandb-finish", daemon=True)
+        ending.start()
+        ending.join(self._upload_timeout_s + _ANSWER_S)
+        if ending.is_alive():
+            log.warning("W&B run %s could not be closed: its service does not answer and was killed", run.id)
+        _kill_services()
+        ending.join(_ANSWER_S)
+        self._restore_hooks()
+        self._open_marker.unlink(missing_ok=True)
+
+    def _end(self, run: Any, exit_code: int) -> None:
+        """How the training ended matters more than whether this works; the values are in the folder."""
         import wandb
 
         try:
             run.summary.update(dict(self._metrics.final))
             run.finish(exit_code=exit_code)
-        except Exception as error:  # noqa: BLE001 - how the training ended matters more; the values are in the folder
-            log.warning("W&B run %s could not be closed: %s", run.id, error)
-        finally:
             wandb.teardown(exit_code=exit_code)
-            self._restore_hooks()
-            self._open_marker.unlink(missing_ok=True)
+        except Exception as error:  # noqa: BLE001 - whatever a lost connection raises
+            log.warning("W&B run %s could not be closed: %s", run.id, error)
 
     def close(self) -> None:
         """Ends the run as a success, unless `finish` said otherwise before."""
@@ -139,7 +163,9 @@ class WandbManager(BaseProcessManager):
         self._open_marker.touch()
         self._hooks = (sys.excepthook, sys.exit)
         try:
-            return self._init()
+            run = self._init()
+            self._from_step = getattr(run, "step", 0)  # asked once: each time waits for the service
+            return run
         except Exception as error:
             self._restore_hooks()
             self._open_marker.unlink(missing_ok=True)
@@ -197,6 +223,17 @@ def _remove_scratch_at_end() -> None:
 
     for folder in (MEDIA_TMP, Artifact._TMP_DIR):
         multiprocessing.util.Finalize(folder, folder.cleanup, exitpriority=0)
+
+
+def _kill_services() -> None:
+    """Ends W&B's service processes of this process, which should have ended, and removes their sockets."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if child.name() == _SERVICE:
+                child.kill()
+                child.wait(_ANSWER_S)
+    for folder in Path(tempfile.gettempdir()).glob(f"wandb-{os.getpid()}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _NoRun:

@@ -4,11 +4,13 @@ Written against Python 3.11 to 3.14. Everything here is about one wish: a single
 tree, and a way to hand plain data to any child, also to one that user code starts.
 """
 
+import atexit
 import contextlib
 import inspect
 import json
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -219,6 +221,16 @@ def ensure_tracker() -> None:
     """
     with signals.held_back():
         resource_tracker.ensure_running()
+    atexit.unregister(_wake_tracker)
+    atexit.register(_wake_tracker, os.getpid())
+
+
+def _wake_tracker(starter: int) -> None:
+    """A stopped tracker would stay for ever: it ends when it reads that nobody needs it."""
+    pid = resource_tracker._resource_tracker._pid
+    if pid is not None and os.getpid() == starter and hasattr(signal, "SIGCONT"):
+        with contextlib.suppress(OSError):  # gone
+            os.kill(pid, signal.SIGCONT)
 
 
 _launching = threading.Lock()

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -43,6 +45,20 @@ def log_and_die(wandb: WandbManager) -> None:
     wandb.log({"val/acc": 0.5}, step=1)
     (wandb._folder / "service").write_text(str(services_of(os.getpid())[0].pid))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def log_beside_a_lost_service(number: int) -> Callable[[WandbManager], None]:
+    def child(wandb: WandbManager) -> None:
+        wandb.log({"val/acc": 0.5}, step=1)
+        os.kill(services_of(os.getpid())[0].pid, number)
+        time.sleep(0.5)
+        for step in range(2, 20):
+            wandb.log({"val/acc": 0.5}, step=step)
+        wandb.finish(0)
+        assert not services_of(os.getpid())
+        assert not list(Path(tempfile.gettempdir()).glob(f"wandb-{os.getpid()}-*"))
+
+    return child
 
 
 def log_nothing(wandb: WandbManager) -> None:
@@ -137,3 +153,12 @@ def test_a_configuration_becomes_what_json_knows() -> None:
     config = {"a": None, "b": Path("x/y"), 3: (1, [2.5]), "missing": "???"}
 
     assert plain(config) == {"a": None, "b": "x/y", "3": [1, [2.5]], "missing": "???"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=lambda number: number.name)
+def test_training_goes_on_without_a_service_that_was_killed_or_hangs(tmp_path: Path, number: int) -> None:
+    """A killed service ended the run, a stopped one held it for ever; its socket's folder stayed."""
+    began = time.monotonic()
+
+    assert in_rank(log_beside_a_lost_service(number), tmp_path / "run", close_timeout_s=2.0) == 0
+    assert time.monotonic() - began < 30

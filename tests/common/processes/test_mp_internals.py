@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from project.common.errors import ProcessServerError
-from project.common.processes import mp_internals, process_server
+from project.common.processes import linux, mp_internals, process_server
 from project.common.processes.managed_process import ManagedProcess
 from tests.helpers import mains
 from tests.helpers.mains import run_main
 from tests.helpers.processes import handover_for
 from tests.helpers.tree import ROOT
+from tests.helpers.waiting import until
 
 
 @pytest.mark.parametrize("name", ["_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid", "_inherited_fds"])
@@ -131,3 +132,17 @@ def test_a_killed_resource_tracker_is_replaced_without_a_word_and_nothing_is_lef
 
     assert result.stderr == ""
     assert result.stdout.splitlines()[1:] == ["[]"]
+
+
+def test_a_stopped_resource_tracker_ends_with_its_main() -> None:
+    lines = run_main(
+        """
+        import signal
+        from multiprocessing import resource_tracker
+        print(resource_tracker._resource_tracker._pid)
+        os.kill(resource_tracker._resource_tracker._pid, signal.SIGSTOP)
+        process_server.stop()
+        """
+    )
+
+    until(lambda: linux.process_start_time(int(lines[0])) is None, 10, what="the end of the tracker")
