@@ -12,6 +12,7 @@ N_EPOCHS = 200
 MOST_MB = 6.0
 
 
+@pytest.mark.case("40")
 @pytest.mark.slow
 @pytest.mark.timeout(480)
 @pytest.mark.parametrize("persistent", ["true", "false"], ids=["workers live on", "workers are started anew"])

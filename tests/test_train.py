@@ -98,6 +98,7 @@ def test_no_secret_is_in_any_file_of_a_run(finished: Finished) -> None:
     assert SECRET not in text
 
 
+@pytest.mark.case("52")
 def test_main_never_imports_torch(tmp_path: Path) -> None:
     code = (
         "import sys, project.train\n"
@@ -124,6 +125,7 @@ def see(tree: Tree, folder: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.case("02", "18")
 def test_the_tree_is_as_drawn_stops_at_sigterm_and_goes_on(tmp_path: Path) -> None:
     command = tiny(tmp_path, *TWO_BY_TWO)
     with started(command, tmp_path, environ=PACED) as tree:
@@ -159,6 +161,7 @@ def to_the_end(command: list[str], folder: Path) -> tuple[int, str]:
         return code, tree.text
 
 
+@pytest.mark.case("03", "35")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_to_main_ends_the_run_with_its_code(tmp_path: Path, number: signal.Signals) -> None:
     with started(trivial(tmp_path, "task.run.steps=10000"), tmp_path) as tree:
@@ -183,6 +186,7 @@ def test_a_batch_that_outlasts_the_configured_deadline_is_cut(tmp_path: Path) ->
         assert tree.text.splitlines()[-1].startswith("interrupted: SIGTERM")
 
 
+@pytest.mark.case("03", "33")
 def test_ctrl_c_in_a_terminal_gives_one_message(tmp_path: Path) -> None:
     with started(tiny(tmp_path, *TWO_BY_TWO), tmp_path, environ=PACED) as tree:
         wait_for_step(tree, tmp_path)
@@ -196,6 +200,7 @@ def test_ctrl_c_in_a_terminal_gives_one_message(tmp_path: Path) -> None:
         assert "Traceback" not in tree.text
 
 
+@pytest.mark.case("03", "33")
 def test_ctrl_c_while_everything_imports_ends_at_once(tmp_path: Path) -> None:
     with started(trivial(tmp_path), tmp_path) as tree:
         until(lambda: psutil.Process(tree.pid).children(), 30, what="the server, which begins to import")
@@ -225,6 +230,7 @@ KILLED = {
 }
 
 
+@pytest.mark.case("01", "35")
 @pytest.mark.parametrize("label", KILLED)
 def test_a_killed_process_ends_the_run_with_its_name(tmp_path: Path, label: str) -> None:
     with started(tiny(tmp_path, *TWO_BY_TWO), tmp_path, environ=PACED) as tree:
@@ -252,6 +258,7 @@ def assert_names_the_killed(label: str, tree: Tree, folder: Path) -> None:
     assert (end["status"], end["exit_code"]) == ("crashed", 1)
 
 
+@pytest.mark.case("01")
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_what_a_killed_main_leaves_ends_by_itself_and_the_same_command_goes_on(tmp_path: Path, method: str) -> None:
     command = tiny(tmp_path, *TWO_BY_TWO, f"processes.start_method={method}")
@@ -271,6 +278,7 @@ def test_what_a_killed_main_leaves_ends_by_itself_and_the_same_command_goes_on(t
     assert outcome(layout)["attempts"] == 2
 
 
+@pytest.mark.case("38")
 def test_a_group_that_is_killed_leaves_nothing_that_the_next_start_keeps(tmp_path: Path) -> None:
     command = tiny(tmp_path, *TWO_BY_TWO)
     with started(command, tmp_path, environ=PACED) as tree:

@@ -16,6 +16,7 @@ from tests.helpers.tree import ROOT
 CORES = len(os.sched_getaffinity(0))
 
 
+@pytest.mark.case("58")
 @pytest.mark.parametrize(
     ("threads", "workers", "ranks", "expected"),
     [("auto", 0, 1, CORES), ("auto", 10**4, 1, 1), ("auto", 0, 10**4, 1), (7, 2, 2, 7)],
@@ -28,6 +29,7 @@ def test_a_rank_has_its_share_of_the_cores_without_its_workers(
     assert threads_per_rank(config, ranks) == expected
 
 
+@pytest.mark.case("58")
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_each_process_of_two_ranks_with_two_workers_has_one_thread_on_few_cores(

@@ -1,6 +1,7 @@
 """Rows in mapped Arrow files."""
 
 import json
+import multiprocessing
 import pickle
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 from project.common.data.rows import ROWS_PER_CHUNK, ArrowRows, write_rows
+from project.common.processes import linux
 from tests.helpers.data import HELPERS, result_of, shift_by_draw, start
+from tests.helpers.sharing import read_all
 
 SCHEMA = pa.schema({"input_ids": pa.list_(pa.int32()), "row": pa.int64(), "text": pa.string()})
 
@@ -86,3 +89,34 @@ def test_workers_that_live_on_get_each_epochs_rows(tmp_path: Path) -> None:
     assert found["seen"] == found["expected"]
     assert found["seen"][0] != found["seen"][1]
     assert found["seen"][2] == found["seen"][1][3:]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not linux.IS_LINUX, reason="sizes of shared pages are Linux's")
+@pytest.mark.case("42")
+def test_a_million_strings_lie_in_memory_once_however_many_processes_read_them(tmp_path: Path) -> None:
+    schema = pa.schema([("text", pa.string())])
+    write_rows(tmp_path / "rows.arrow", ({"text": f"string number {i}"} for i in range(1_000_000)), schema=schema)
+    rows = ArrowRows(tmp_path / "rows.arrow", columns=["text"])
+    context = multiprocessing.get_context("spawn")
+    links, children = [], []
+    for _ in range(3):
+        here, there = context.Pipe()
+        children.append(context.Process(target=read_all, args=(rows, there)))
+        children[-1].start()
+        there.close()
+        links.append(here)
+    assert [link.poll(120) and link.recv() for link in links] == ["read"] * len(links)
+    for link in links:
+        link.send("measure")
+    found = [link.recv() for link in links]
+    for link, child in zip(links, children, strict=True):
+        link.send("end")
+        child.join(30)
+        link.close()
+        child.close()
+
+    resident = max(size for size, _, _ in found)
+    assert resident > 15, "each has read the whole file"
+    assert sum(share for _, share, _ in found) == pytest.approx(resident, rel=0.05), "and there is one copy of it"
+    assert max(grown for _, _, grown in found) < resident, "no process has a list of its own"

@@ -37,6 +37,7 @@ def test_refuses_strategies_that_are_none() -> None:
         choose_strategy("file_descriptor", file_limit=1024, possible={"file_system"})
 
 
+@pytest.mark.case("40")
 @pytest.mark.slow
 @pytest.mark.parametrize(("soft", "hard", "strategy"), [(96, 8192, "file_descriptor"), (96, 128, "file_system")])
 def test_raises_the_limit_as_far_as_allowed_and_tells_torch(
@@ -50,6 +51,7 @@ def test_raises_the_limit_as_far_as_allowed_and_tells_torch(
     assert json.loads(report.read_text()) == {"strategy": strategy, "set": strategy, "limit": hard}
 
 
+@pytest.mark.case("39")
 def test_warns_with_numbers_when_batches_will_not_fit() -> None:
     problem = shared_memory_problem(batch_mb=4, prefetch=4, workers=2, ranks=2, free_mb=64)
 
@@ -63,6 +65,7 @@ def test_is_silent_when_batches_fit_or_none_travel() -> None:
     assert shared_memory_problem(batch_mb=4, prefetch=4, workers=0, ranks=2, free_mb=0) is None
 
 
+@pytest.mark.case("40")
 def test_warns_before_the_open_files_run_out() -> None:
     assert open_files_problem(n_open=85, file_limit=96) is None
     assert "90 of 96 (ulimit -n)" in (open_files_problem(n_open=90, file_limit=96) or "")

@@ -120,6 +120,7 @@ def test_a_users_fork_of_a_rank_becomes_its_worker(has_managers: bool) -> None:
         assert pipe.read() == "rank1-worker0 3 True"
 
 
+@pytest.mark.case("52")
 def test_a_fork_of_a_process_that_had_started_cuda_is_refused() -> None:
     """There is no CUDA here, so torch's own answer to the question is set; what we make of it is real."""
     torch = pytest.importorskip("torch")

@@ -175,6 +175,7 @@ def test_the_library_threads_only_while_a_rank_tokenises_a_dataset(
     assert VARIABLE not in os.environ
 
 
+@pytest.mark.case("29")
 @pytest.mark.parametrize("choice", ["true", "false"])
 def test_the_users_own_setting_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str) -> None:
     monkeypatch.setenv(VARIABLE, choice)
@@ -187,6 +188,7 @@ def test_the_users_own_setting_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert during == os.environ[VARIABLE] == choice
 
 
+@pytest.mark.case("29")
 def test_a_worker_uses_one_thread_whatever_its_rank_had_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     rank = tokenizer_manager(tmp_path)
@@ -200,6 +202,7 @@ def test_a_worker_uses_one_thread_whatever_its_rank_had_set(tmp_path: Path, monk
     assert set(seen) == {"false"}
 
 
+@pytest.mark.case("29")
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_after_threads_neither_hangs_nor_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

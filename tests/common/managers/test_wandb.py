@@ -77,6 +77,7 @@ def is_running(pid: int) -> bool:
     return psutil.pid_exists(pid) and is_alive(psutil.Process(pid))
 
 
+@pytest.mark.case("71")
 def test_the_exit_code_and_the_last_step_are_stored(tmp_path: Path) -> None:
     assert in_rank(log_and_finish, tmp_path / "run") == 0
 

@@ -37,6 +37,7 @@ def test_plain_data_passes() -> None:
     check_crossing({"a": [1, 2.0, "b", b"c", None, (True,), {1, 2}], "path": Path("x"), "f": len}, name="config")
 
 
+@pytest.mark.case("17")
 @pytest.mark.parametrize(
     ("value", "path"),
     [
@@ -75,6 +76,7 @@ def test_a_manager_is_refused_with_the_call_that_mends_it() -> None:
         check_crossing({"m": BaseManager()}, name="config")
 
 
+@pytest.mark.case("17")
 def test_a_pickling_error_is_told_with_the_deepest_path() -> None:
     error = not_picklable({"good": 1, "data": [Holder({"lock": threading.Lock()})]}, TypeError("cannot pickle"))
 

@@ -52,6 +52,7 @@ def test_a_child_is_in_the_registry_from_its_start_to_its_end(start_method: str,
     assert record.outcome["status"] == "completed"
 
 
+@pytest.mark.case("22")
 def test_every_line_is_once_in_the_run_log_and_once_in_the_own_file(start_method: str, tmp_path: Path) -> None:
     ranks = [handover_for(start_method, tmp_path, role=Role.RANK, rank=rank, world_size=2) for rank in (0, 1)]
     pids = [run_child(processes.log_and_print, rank, f"words of {i}")[0].process.pid for i, rank in enumerate(ranks)]
@@ -65,6 +66,7 @@ def test_every_line_is_once_in_the_run_log_and_once_in_the_own_file(start_method
         assert str(pid) in own
 
 
+@pytest.mark.case("22")
 def test_what_other_ranks_print_is_in_their_log_and_not_on_the_terminal(
     start_method: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +79,7 @@ def test_what_other_ranks_print_is_in_their_log_and_not_on_the_terminal(
     assert "secret" not in shown.out + shown.err
 
 
+@pytest.mark.case("22")
 def test_the_traceback_of_a_failed_child_is_in_the_run_log(start_method: str, tmp_path: Path) -> None:
     run_child(processes.end_by, handover_for(start_method, tmp_path), "raise")
 

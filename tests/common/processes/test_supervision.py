@@ -36,6 +36,7 @@ def _no_request_stays() -> object:
     stop.forget_stop_request()
 
 
+@pytest.mark.case("35")
 @pytest.mark.parametrize(
     ("way", "exit_code", "status", "words"),
     [
@@ -229,6 +230,7 @@ def main_tree(method: str, folder: Path, target: str) -> AbstractContextManager[
     )
 
 
+@pytest.mark.case("01")
 @pytest.mark.parametrize("target", ["work_until_stopped", "hold_the_gil"])
 def test_nothing_is_left_of_the_tree_of_a_killed_main(start_method: str, tmp_path: Path, target: str) -> None:
     with main_tree(start_method, tmp_path, target) as tree:
@@ -255,6 +257,7 @@ def test_a_signal_ends_the_tree_in_order(
         assert signal.Signals(number).name in tree.text
 
 
+@pytest.mark.case("33")
 def test_an_interrupt_while_children_still_import_shows_no_traceback(start_method: str, tmp_path: Path) -> None:
     with main_tree(start_method, tmp_path, "work_until_stopped") as tree:
         until(lambda: len(tree.processes()) >= 3, 30, what=tree.text)

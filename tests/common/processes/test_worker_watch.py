@@ -23,6 +23,7 @@ def workers_of(run_dir: Path) -> list[process_registry.ProcessRecord]:
     return [record for record in process_registry.living(run_dir) if record.identity.role is Role.WORKER]
 
 
+@pytest.mark.case("27")
 @pytest.mark.parametrize("seconds", [0.0, 30.0], ids=["idle", "busy"])
 def test_a_killed_worker_ends_its_rank_at_once_and_is_named(start_method: str, tmp_path: Path, seconds: float) -> None:
     handover = handover_for(start_method, tmp_path, role=Role.RANK, rank=1, world_size=2)
@@ -41,6 +42,7 @@ def test_a_killed_worker_ends_its_rank_at_once_and_is_named(start_method: str, t
     assert " at row " in rank.how_it_ended()
 
 
+@pytest.mark.case("27")
 @pytest.mark.parametrize(
     ("do", "words"),
     [
@@ -89,6 +91,7 @@ def test_workers_whose_stream_is_exhausted_may_end(start_method: str, tmp_path: 
     assert messages["rows"] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
+@pytest.mark.case("56")
 def test_leaving_an_epoch_early_takes_less_than_three_seconds(start_method: str, tmp_path: Path) -> None:
     handover = handover_for(start_method, tmp_path, role=Role.RANK, rank=0)
     rank, messages = run_child(loaders.break_out, handover, 1000)
@@ -97,6 +100,7 @@ def test_leaving_an_epoch_early_takes_less_than_three_seconds(start_method: str,
     assert time.monotonic() - messages["left"] < 3
 
 
+@pytest.mark.case("56")
 def test_workers_that_ignore_their_end_do_not_hold_up_a_failing_rank(start_method: str, tmp_path: Path) -> None:
     """The standard library waits for such a worker without a limit."""
     handover = handover_for(start_method, tmp_path, role=Role.RANK, rank=0)
@@ -119,6 +123,7 @@ def test_workers_end_with_their_killed_rank(start_method: str, tmp_path: Path) -
     until(lambda: not any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers), 2)
 
 
+@pytest.mark.case("17")
 def test_a_lambda_in_a_loader_is_named(start_method: str, tmp_path: Path) -> None:
     handover = handover_for(start_method, tmp_path, role=Role.RANK, rank=0)
     rank, _ = run_child(loaders.read_lambda, handover)
