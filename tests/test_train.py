@@ -139,7 +139,7 @@ def test_the_tree_is_as_drawn_stops_at_sigterm_and_goes_on(tmp_path: Path) -> No
     again, text_again = to_the_end(command, tmp_path)
 
     workers = [f"rank{rank}-worker{worker}" for rank in (0, 1) for worker in (0, 1)]
-    assert seen["labels"] == sorted(["server", "trial", "rank0", "rank1", *workers])
+    assert seen["labels"] == sorted(["server", "reaper", "trial", "rank0", "rank1", *workers])
     assert {*records} == {"main", "server", "trial", "rank0", "rank1", *workers}
     assert seen["servers"] == 1
     assert len(seen["others"]) == 1, seen["others"]  # main shows its command line
