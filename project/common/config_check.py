@@ -81,12 +81,6 @@ def check_heavy(config: Mapping[str, Any]) -> list[str]:
     return as_typed((*problems, *_check_trainer(config)), config)
 
 
-def require_no_problems(problems: Iterable[str]) -> None:
-    """Raises `ConfigError` with all problems, if there are any."""
-    if problems := list(problems):
-        raise ConfigError(*problems)
-
-
 def _check_top_level(config: Mapping[str, Any], known: Iterable[str]) -> Iterator[str]:
     for key in config:
         if key not in known:

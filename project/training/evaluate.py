@@ -22,7 +22,7 @@ from project.common.processes.identity import Identity, Role, current_identity, 
 from project.training.build import make_module, make_trainer, quiet_libraries
 from project.training.callback import ProcessCallback
 from project.training.datamodule import DataModule
-from project.training.rank import table_rows
+from project.training.report import table_rows
 
 if TYPE_CHECKING:
     from project.training.module import Module

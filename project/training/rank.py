@@ -39,6 +39,7 @@ from project.training.checkpoint import Checkpoints
 from project.training.datamodule import DataModule, optimizer_steps
 from project.training.environment import process_group
 from project.training.evenness import require_even
+from project.training.report import table_rows
 from project.training.rng import seed_process
 
 log = logging.getLogger(__name__)
@@ -248,13 +249,3 @@ def _record(
         "stop_reason": stop_reason,
         "train_s": round(train_s, 3),
     }
-
-
-def table_rows(metrics: Mapping[str, float], *, name: str) -> list[dict[str, Any]]:
-    """One row for what was trained, and one for each that is named before the split: `char_ngrams/test/acc`."""
-    rows: dict[str, dict[str, Any]] = {}
-    for metric, value in metrics.items():
-        other, _, rest = metric.partition("/")
-        row, column = (other, rest) if "/" in rest else (name, metric)
-        rows.setdefault(row, {"model": row})[column] = value
-    return list(rows.values())

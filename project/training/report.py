@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,13 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def table_rows(metrics: Mapping[str, float], *, name: str) -> list[dict[str, Any]]:
+    """One row for what was trained, and one for each that is named before the split: `char_ngrams/test/acc`."""
+    rows: dict[str, dict[str, Any]] = {}
+    for metric, value in metrics.items():
+        other, _, rest = metric.partition("/")
+        row, column = (other, rest) if "/" in rest else (name, metric)
+        rows.setdefault(row, {"model": row})[column] = value
+    return list(rows.values())

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from project.training.loggers import write_csv
-from project.training.rank import table_rows
+from project.training.report import table_rows
 from project.training.rng import mix
 
 
