@@ -140,9 +140,12 @@ class WandbManager(BaseProcessManager):
         try:
             run.summary.update(dict(self._metrics.final))
             run.finish(exit_code=exit_code)
-            wandb.teardown(exit_code=exit_code)
         except Exception as error:  # noqa: BLE001 - whatever a lost connection raises
-            log.warning("W&B run %s could not be closed: %s", run.id, error)
+            log.warning("W&B run %s could not be closed: %s", run.id, str(error) or type(error).__name__)
+        try:
+            wandb.teardown(exit_code=exit_code)  # also after a failure, or W&B tries again as the process exits
+        except Exception as error:  # noqa: BLE001 - likewise
+            log.debug("W&B: %s", error)
 
     def close(self) -> None:
         """Ends the run as a success, unless `finish` said otherwise before."""

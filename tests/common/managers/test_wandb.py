@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -13,7 +14,8 @@ import pytest
 
 from project.common.errors import ConfigError
 from project.common.managers.wandb import WandbManager, has_api_key, plain
-from tests.helpers.tree import is_alive
+from project.common.processes.identity import Identity, Role, set_identity
+from tests.helpers.tree import ROOT, is_alive
 from tests.helpers.waiting import until
 from tests.helpers.wandb_runs import exit_codes, in_rank, manager, stored
 
@@ -59,6 +61,15 @@ def log_beside_a_lost_service(number: int) -> Callable[[WandbManager], None]:
         assert not list(Path(tempfile.gettempdir()).glob(f"wandb-{os.getpid()}-*"))
 
     return child
+
+
+def exit_beside_a_lost_service(folder: str) -> None:
+    """In a process of its own that exits as a spawned one does, with all that is registered for it."""
+    set_identity(Identity(role=Role.RANK, rank=0, world_size=1, run_dir=folder))
+    wandb = manager(Path(folder), close_timeout_s=2.0)
+    wandb.log({"val/acc": 0.5}, step=1)
+    os.kill(services_of(os.getpid())[0].pid, signal.SIGSTOP)
+    wandb.finish(0)
 
 
 def log_nothing(wandb: WandbManager) -> None:
@@ -163,3 +174,15 @@ def test_training_goes_on_without_a_service_that_was_killed_or_hangs(tmp_path: P
 
     assert in_rank(log_beside_a_lost_service(number), tmp_path / "run", close_timeout_s=2.0) == 0
     assert time.monotonic() - began < 30
+
+
+def test_a_lost_service_is_not_asked_again_as_the_process_exits(tmp_path: Path) -> None:
+    """W&B's own hook at the exit failed with a traceback on the terminal, under spawn."""
+    (tmp_path / "run").mkdir()
+    code = f"from {__name__} import exit_beside_a_lost_service as child; child({str(tmp_path / 'run')!r})"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
