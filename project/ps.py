@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from project.common.devices.inventory import memory_by_process
 from project.common.live_runs import LiveRun, pointed_runs
-from project.common.process_registry import ProcessRecord, in_tree_order, indentation, kill_remaining, read_run
+from project.common.process_registry import ProcessRecord, kill_remaining, read_run
 from project.common.processes.outlived_streams import outlive_readers
+from project.common.tree_order import in_tree_order, indentation
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -44,6 +44,10 @@ class StorageError(ProjectError):
     """Raised when something cannot be written where a run keeps its files: a full disk, a folder that is gone."""
 
 
+class DivergedError(ProjectError):
+    """Raised when training has made weights that are not finite: no later step can mend them."""
+
+
 class NotInitializedError(ProjectError):
     """Raised when a manager is asked for too early; says which call is missing in which process."""
 

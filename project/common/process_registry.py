@@ -8,18 +8,19 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from project.common import last_step
+from project.common.errors import StorageError
 from project.common.files.atomic import write_json
 from project.common.files.layout import RunLayout
 from project.common.processes import linux
 from project.common.processes.identity import Identity, ProcessKey, Role
-from project.common.processes.outcome import Outcome, Status
+from project.common.processes.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def register(identity: Identity, *, parent_pid: int, start_method: str | None = 
     if identity.run_dir is None:
         return None
     layout = RunLayout(Path(identity.run_dir))
-    layout.processes_dir.mkdir(parents=True, exist_ok=True)
+    _make_folder(layout)
     with _lock:
         now, _last_step = time.time(), None  # in a forked child it is its parent's
         _own = ProcessRecord(
@@ -121,6 +122,18 @@ def register(identity: Identity, *, parent_pid: int, start_method: str | None = 
         )
         _write()
     return _own
+
+
+def _make_folder(layout: RunLayout) -> None:
+    try:
+        layout.processes_dir.mkdir(exist_ok=True)
+    except (FileNotFoundError, NotADirectoryError) as error:  # making it anew would hide that it was removed
+        raise folder_is_gone(layout.run_dir) from error
+
+
+def folder_is_gone(run_dir: Path) -> StorageError:
+    """What is said when a run's folder was removed under it."""
+    return StorageError(f"{run_dir}: the run's folder was removed or replaced while it ran; what was in it is lost")
 
 
 def own_record() -> ProcessRecord | None:
@@ -153,7 +166,11 @@ def _shorten(history: list[tuple[str, float]]) -> None:
 
 
 def heartbeat(step: int) -> None:
-    """Notes progress; call it at every step. Its record is written at most once a second, the bare step each time."""
+    """Notes progress; call it at every step. Its record is written at most once a second, the bare step each time.
+
+    Raises:
+        StorageError: The run's folder is gone, so nothing that is still computed would be kept.
+    """
     global _last_step
     if _own is None or _own.path is None:
         return
@@ -163,6 +180,8 @@ def heartbeat(step: int) -> None:
         _last_step = _last_step or last_step.LastStep(last_step.path_beside(_own.path))
         _last_step.write(step, now)
     if now - _last_written >= HEARTBEAT_INTERVAL_S:
+        if not _own.path.parent.is_dir():
+            raise folder_is_gone(_own.path.parent.parent)
         with _lock:
             _write()
 
@@ -186,49 +205,21 @@ def forget() -> None:
         _own = _last_step = None
 
 
-@contextmanager
-def server_noted(main: Identity, pid: int | None) -> Iterator[None]:
-    """Keeps a record of the process server, which knows no run itself; does nothing when there is none.
-
-    A server that lives on afterwards has done its part in this run; one that was killed is left without an outcome.
-    """
-    key = None if pid is None else ProcessKey.of(pid)
-    if key is None or main.run_dir is None:
-        yield
-        return
-    now = time.time()
-    record = ProcessRecord(
-        key=key,
-        identity=main.child(role=Role.SERVER),
-        parent_pid=os.getpid(),
-        started=now,
-        history=[("serving", now)],
-        path=RunLayout(Path(main.run_dir)).process_record("server", key.pid),
-    )
-    _write_record(record)
-    try:
-        yield
-    finally:
-        if key.is_alive():
-            now = time.time()
-            record.history.append(("ended", now))
-            record.outcome = Outcome(status=Status.COMPLETED, exit_code=0).as_dict() | {"time": now, "step": None}
-            _write_record(record)
-
-
 def _write() -> None:
     global _last_written
     assert _own is not None
-    _write_record(_own)
+    write_record(_own)
     _last_written = time.time()
 
 
-def _write_record(record: ProcessRecord) -> None:
+def write_record(record: ProcessRecord) -> None:
+    """Replaces a process's file by what `record` says now."""
     assert record.path is not None
     try:
         write_json(record.path, record.as_dict(), durable=False)
     except OSError as error:  # a full disk must not end a run whose record alone is lost
-        log.warning("process record %s could not be written: %s", record.path.name, error)
+        if record.path.parent.is_dir():  # else the run ends, and says so once
+            log.warning("process record %s could not be written: %s", record.path.name, error)
 
 
 def read_run(run_dir: str | os.PathLike[str]) -> list[ProcessRecord]:
@@ -248,23 +239,6 @@ def _read(paths: Iterable[Path]) -> list[ProcessRecord]:
         except (ValueError, KeyError, TypeError) as error:
             log.warning("%s is not a process record: %s", path, error)
     return sorted(records, key=lambda record: record.started)
-
-
-def in_tree_order(records: Iterable[ProcessRecord]) -> list[ProcessRecord]:
-    """By attempt and trial, then each rank with its workers below it."""
-    order = list(Role)
-
-    def place(record: ProcessRecord) -> tuple[Any, ...]:
-        identity = record.identity
-        rank = -1 if identity.rank is None else identity.rank
-        return identity.attempt, identity.trial, rank, order.index(identity.role), identity.worker or 0, record.started
-
-    return sorted(records, key=place)
-
-
-def indentation(record: ProcessRecord) -> int:
-    """How deep a process lies below main."""
-    return {Role.MAIN: 0, Role.SERVER: 1, Role.TRIAL: 1, Role.RANK: 2, Role.WORKER: 3}[record.identity.role]
 
 
 def find_record(run_dir: str | os.PathLike[str], pid: int) -> ProcessRecord | None:

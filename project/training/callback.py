@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
 from project.common.processes.stop import PASSED_ON, StopRequest, StopRequested, raise_if_stop_requested, stop_request
 from project.training.agreement import Agreement
-from project.training.checkpoint import Checkpoints, ends_epoch, is_accumulating, may_save
+from project.training.checkpoint import Checkpoints, diverged, ends_epoch, is_accumulating, is_finite, may_save
 from project.training.rng import seed_process
 
 if TYPE_CHECKING:
@@ -80,14 +81,25 @@ class ProcessCallback(Checkpoint):
             loss = trainer.strategy.reduce(outputs["loss"].detach(), reduce_op="mean")
             rate = trainer.optimizers[0].param_groups[0]["lr"]
             pl_module.write(dict(zip(STEP_METRICS, (float(loss), rate), strict=True)))
+            if not math.isfinite(loss):
+                self._refuse_divergence(trainer, pl_module)
         if not may_save(trainer):
             return
         is_due = self._checkpoints is not None and self._checkpoints.is_due(trainer.global_step)
         self._obey(trainer, pl_module, is_due=is_due)
 
     def on_train_epoch_end(self, trainer: "Trainer", pl_module: "Module") -> None:
+        self._refuse_divergence(trainer, pl_module)
         # `Checkpoints` has just saved.
         self._obey(trainer, pl_module, is_due=False, is_saved=True)
+
+    def _refuse_divergence(self, trainer: "Trainer", module: "Module") -> None:
+        """A loss that is no number may be one batch's; weights that are none stay so."""
+        if is_finite(module):
+            return
+        if self._checkpoints is not None:
+            self._checkpoints.save(trainer, module)  # raises, too, and keeps them to be looked at
+        raise diverged(trainer.global_step)
 
     def _obey(self, trainer: "Trainer", module: "Module", *, is_due: bool, is_saved: bool = False) -> None:
         assert self._agreement is not None, "setup comes first"

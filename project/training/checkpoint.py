@@ -13,7 +13,7 @@ import torch.distributed as dist
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
-from project.common.errors import CheckpointError
+from project.common.errors import CheckpointError, DivergedError
 from project.common.files.atomic import TEMPORARY_MARK
 from project.common.managers import get_directory_manager, get_model_manager
 from project.common.managers.metrics import unknown_metric
@@ -129,7 +129,7 @@ class Checkpoints(Checkpoint):
             self.best_value, self.best_step, self.has_new_best = value, trainer.global_step, True
 
     def _is_better(self, value: float) -> bool:
-        if math.isnan(value):
+        if not math.isfinite(value):
             return False
         if math.isnan(self.best_value):
             return True
@@ -141,20 +141,23 @@ class Checkpoints(Checkpoint):
     def save(self, trainer: "Trainer", module: "Module") -> None:
         """Writes `last`, and `best` if there is a new one; all ranks call it at the same step.
 
-        Weights that are not finite go to `diverged.ckpt`: what was saved before stays what one goes on from. Within an
-        accumulation only `best` is written: its gradients would be missing when one goes on.
+        Within an accumulation only `best` is written: its gradients would be missing when one goes on.
+
+        Raises:
+            DivergedError: The weights are not finite and went to `diverged.ckpt`; what was saved before stays.
         """
         if trainer.fast_dev_run or (is_accumulating(trainer) and not self.has_new_best):
             return
         set_state("saving")
         path = self.best_path if self.has_new_best else self.last_path
-        is_finite = _is_finite(module)
-        if not is_finite:
+        is_diverged = not is_finite(module)
+        if is_diverged:
             path = self.last_path.with_name("diverged.ckpt")
-            log.warning("step %d: weights are not finite, last.ckpt is kept; see %s", trainer.global_step, path.name)
         started = time.monotonic()
         trainer.save_checkpoint(path)
-        if is_finite and self.has_new_best and trainer.is_global_zero and not is_accumulating(trainer):
+        if is_diverged:
+            raise diverged(trainer.global_step, kept=path)
+        if self.has_new_best and trainer.is_global_zero and not is_accumulating(trainer):
             link(self.best_path, self.last_path)
         self.has_new_best = False
         self._saved_at_step, self._saved_at_s = trainer.global_step, time.monotonic()
@@ -191,8 +194,18 @@ def _gather(states: dict[str, Any], trainer: "Trainer") -> list[dict[str, Any]]:
     return gathered
 
 
-def _is_finite(module: "Module") -> bool:
+def is_finite(module: "Module") -> bool:
+    """Whether every weight is a number."""
     return all(bool(torch.isfinite(p).all()) for p in module.parameters() if p.is_floating_point())
+
+
+def diverged(step: int, *, kept: Path | None = None) -> DivergedError:
+    """What is said when the weights are not finite after `step`; `kept` is the file that has them."""
+    where = f" (they are in {kept})" if kept is not None else ""
+    return DivergedError(
+        f"step {step}: the training diverged, its weights are not finite{where}; "
+        "lower task.optimizer.lr, set trainer.gradient_clip_val, or see where with trainer.detect_anomaly=true"
+    )
 
 
 def link(source: Path, target: Path) -> None:

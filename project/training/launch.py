@@ -22,7 +22,9 @@ from project.common.processes.identity import Identity, ProcessKey, Role, curren
 from project.common.processes.outcome import Outcome, Status, outcome_of, refusal_in
 from project.common.processes.stall_watch import StallWatch
 from project.common.processes.supervision import Child, Supervisor, end_strays, end_subtree, start_child
+from project.common.server_record import server_noted
 from project.training import report
+from project.training.ending import may_succeed_again, outcome_of_trial, unwritten
 from project.training.trial import check_config, run_trial
 
 if TYPE_CHECKING:
@@ -124,7 +126,7 @@ class _Run:
                 end_subtree(identity.run_dir)
                 self._finish(folder, outcome_of(error))
                 raise
-            self._finish(folder, outcome)
+            outcome = self._finish(folder, outcome)
         report.print_end(outcome, self.result, layout=folder.layout, resume=self.config["resume"])
         return outcome, self.result
 
@@ -174,7 +176,7 @@ class _Run:
         restarts, wait_s = self.config["processes"]["max_restarts"], self.config["processes"]["restart_wait_s"]
         for attempt in range(identity.attempt, identity.attempt + restarts + 1):
             outcome = self._one_attempt(identity.child(role=Role.TRIAL, attempt=attempt))
-            if outcome.status is not Status.CRASHED or stop.stop_request() is not None or refusal_in(outcome):
+            if not may_succeed_again(outcome) or stop.stop_request() is not None:
                 break
             if attempt < identity.attempt + restarts:
                 log.warning("%s; restarted from its last checkpoint in %g s", outcome.cause, wait_s)
@@ -189,7 +191,7 @@ class _Run:
     def _one_attempt(self, identity: Identity) -> Outcome:
         process_registry.set_state("supervising")
         assert identity.run_dir is not None
-        with process_registry.server_noted(identity, process_server.pid()):
+        with server_noted(identity, process_server.pid()):
             child = start_child(run_trial, self._handover(identity))
             limit_s = self.config["processes"]["stall_timeout_s"]
             watch = None if limit_s is None else StallWatch(identity.run_dir, limit_s=limit_s)
@@ -204,7 +206,7 @@ class _Run:
             log.warning("the process server was killed, and every process with it")
         if supervisor.stalled:
             return Outcome(status=Status.CRASHED, exit_code=1, cause=supervisor.stalled)
-        return _outcome_of_trial(child)
+        return outcome_of_trial(child)
 
     def _on_message(self, child: Child, kind: str, data: Any) -> None:
         if kind == "result":
@@ -222,24 +224,25 @@ class _Run:
             error = raised
         return outcome_of(error)
 
-    def _finish(self, folder: RunFolder, outcome: Outcome) -> None:
+    def _finish(self, folder: RunFolder, outcome: Outcome) -> Outcome:
+        """Writes how it ended, and returns it: a run of which nothing is kept has failed."""
         refusal = None if folder.was_used() else refusal_in(outcome)
         if refusal is not None:
             folder.remove()
             log.info("it could not begin, so its folder is gone again")
             raise refusal
         process_registry.finish(outcome)
-        report.write_end(
-            folder.layout,
-            outcome,
-            result=self.result,
-            facts={
-                "attempts": folder.attempt,
-                "start_method": self.method,
-                "fallback": self.fallback,
-                "seconds": time.time() - self.started,
-            },
-        )
+        facts = {
+            "attempts": folder.attempt,
+            "start_method": self.method,
+            "fallback": self.fallback,
+            "seconds": time.time() - self.started,
+        }
+        try:
+            report.write_end(folder.layout, outcome, result=self.result, facts=facts)
+        except OSError as error:
+            return unwritten(folder, outcome, error)
+        return outcome
 
 
 @contextmanager
@@ -257,22 +260,3 @@ def _owned(folder: RunFolder) -> Iterator[None]:
         set_identity(before)
         share_identity(before)
         process_registry.forget()
-
-
-def _outcome_of_trial(child: Child) -> Outcome:
-    request = stop.stop_request()
-    if child.exit_code == 0:
-        return Outcome(status=Status.COMPLETED, exit_code=0)
-    if request is not None:
-        cause = child.cause and f"{request.reason}; {child.cause}"
-        return Outcome(status=Status.INTERRUPTED, exit_code=request.exit_code, cause=cause or request.reason)
-    outcome = child.outcome
-    if outcome is None:
-        return Outcome(status=Status.CRASHED, exit_code=1, cause=child.how_it_ended())
-    return Outcome(
-        status=outcome.status,
-        exit_code=outcome.exit_code if outcome.status in (Status.INTERRUPTED, Status.REFUSED) else 1,
-        cause=outcome.cause,
-        exception=outcome.exception,
-        traceback=outcome.traceback,
-    )

@@ -102,12 +102,13 @@ def _print_end(outcome: Outcome, result: dict[str, Any] | None, *, layout: RunLa
         print_metrics(result or {})
         print(f"run folder: {layout.run_dir}")
         return
-    print(f"run folder: {layout.run_dir}", file=sys.stderr)
+    if layout.run_dir.is_dir():
+        print(f"run folder: {layout.run_dir}", file=sys.stderr)
     last = layout.checkpoint("last")
     if last.exists():
         way = f"resume={layout.run_dir}" if resume == "never" else "the same command"
         print(f"last checkpoint: {last}; {way} goes on from it", file=sys.stderr)
-    if outcome.traceback and outcome.exception and outcome.exit_code != 2:
+    if outcome.traceback and outcome.exception and outcome.exit_code != 2 and layout.run_log.exists():
         print(f"the traceback is in {layout.run_log}", file=sys.stderr)
     print(f"{outcome.status}: {outcome.cause}", file=sys.stderr)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from project.common import live_runs, process_registry
-from project.common.files.layout import RunLayout
+from project.common.errors import StorageError
 from project.common.process_registry import ProcessRecord
 from project.common.processes.identity import Identity, ProcessKey, Role
 from project.common.processes.outcome import outcome_of
@@ -111,7 +112,7 @@ def test_a_full_disk_costs_the_record_and_not_the_run(tmp_path: Path, caplog: py
     record = register(tmp_path)
     assert record.path is not None
     record.path.unlink()
-    record.path.parent.rmdir()
+    record.path.mkdir()
 
     process_registry.set_state("training")
 
@@ -169,18 +170,6 @@ def test_the_newest_record_of_a_pid_counts(tmp_path: Path) -> None:
     assert found.identity.rank == 0
 
 
-def test_the_server_is_noted_and_is_never_killed_with_a_run(tmp_path: Path, served: int) -> None:
-    RunLayout(tmp_path).make()
-    with process_registry.server_noted(Identity(role=Role.MAIN, run_dir=str(tmp_path)), served):
-        (during,) = process_registry.read_run(tmp_path)
-        killed = process_registry.kill_remaining(tmp_path)
-    (after,) = process_registry.read_run(tmp_path)
-
-    assert (during.identity.label, during.key.pid, during.state) == ("server", served, "serving")
-    assert killed == []
-    assert after.state == "ended"
-
-
 def test_a_long_life_leaves_a_gap_in_the_middle_of_its_states(tmp_path: Path) -> None:
     register(tmp_path)
     for number in range(3000):
@@ -194,12 +183,14 @@ def test_a_long_life_leaves_a_gap_in_the_middle_of_its_states(tmp_path: Path) ->
     assert process_registry.LEFT_OUT in [state for state, _ in history]
 
 
-def test_a_server_that_was_killed_has_no_outcome(tmp_path: Path) -> None:
-    RunLayout(tmp_path).make()
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    with process_registry.server_noted(Identity(role=Role.MAIN, run_dir=str(tmp_path)), process.pid):
-        process.kill()
-        process.wait(10)
-    (record,) = process_registry.read_run(tmp_path)
+def test_a_folder_that_was_removed_ends_what_is_running_and_is_not_made_anew(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    register(run_dir)
+    shutil.rmtree(run_dir)
 
-    assert record.state == "killed"
+    with pytest.raises(StorageError, match="run: the run's folder was removed or replaced while it ran"):
+        until(lambda: process_registry.heartbeat(1), 10, what="the heartbeat that looks")
+    with pytest.raises(StorageError, match="removed or replaced"):
+        register(run_dir)
+    assert not run_dir.exists()

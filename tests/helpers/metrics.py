@@ -8,12 +8,24 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import torch
+import torchmetrics
+
 from project.common.managers.directory import DirectoryManager
 from project.common.managers.metrics import MetricsManager
 from project.common.processes.identity import Identity, Role, set_identity
 
 ACCURACY = {"_target_": "torchmetrics.classification.MulticlassAccuracy", "average": "micro"}
 Child = Callable[[MetricsManager, Path, int], Any]
+
+
+class NotANumber(torchmetrics.Metric):
+    """Is NaN, as a correlation of constant predictions is."""
+
+    def update(self, preds: torch.Tensor, target: torch.Tensor) -> None: ...
+
+    def compute(self) -> torch.Tensor:
+        return torch.tensor(float("nan"))
 
 
 def run_children(child: Child, folder: Path, *, n: int) -> list[Any]:

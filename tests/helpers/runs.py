@@ -106,3 +106,10 @@ def fail_twice(*, folder: str, report: Any) -> dict[str, float]:
     if tries < 3:
         raise OSError(f"try {tries}")
     return {"tries": float(tries)}
+
+
+def block_outcome(*, folder: str, report: Any) -> dict[str, float]:
+    """A task that puts a folder where the outcome would be written."""
+    (run_dir,) = Path(folder).glob("*/*")
+    RunLayout(run_dir).outcome.mkdir()
+    return {}

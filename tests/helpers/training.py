@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,7 @@ class ProbeCallback(Callback):
 
 def _stop_at(step: int) -> None:
     if f"step={step}," in os.environ["PROBE"]:
-        stop.request_stop(stop.StopRequest(reason="test", exit_code=143, deadline=float("inf")))
+        stop.request_stop(stop.StopRequest(reason="test", exit_code=143, deadline=time.monotonic() + 60))
 
 
 def with_probe(config: dict[str, Any], at: str) -> dict[str, Any]:

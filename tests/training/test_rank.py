@@ -1,6 +1,7 @@
 """Whole trainings of a rank: what it returns and leaves, on one device and on two."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -83,9 +84,37 @@ def test_weights_that_are_not_finite_do_not_replace_the_last_checkpoint(tmp_path
 
     run = train(config | {"task": config["task"] | {"warmup_fraction": None}}, tmp_path / "run")
 
-    assert (tmp_path / "run" / "checkpoints" / "diverged.ckpt").is_file()
-    assert not (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
-    assert "weights are not finite" in run.log
+    assert run.exit_codes == [1]
+    assert "the training diverged, its weights are not finite" in run.causes[0]
+    assert os.listdir(tmp_path / "run" / "checkpoints") == ["diverged.ckpt"]
+
+
+@pytest.mark.parametrize("saving", ["callbacks.checkpoint.every_n_steps=null", "~callbacks.checkpoint"])
+def test_a_learning_rate_that_is_too_large_is_told_with_the_step(tmp_path: Path, saving: str) -> None:
+    """Its accuracy is a number all the same, so there was a best step without a best checkpoint."""
+    run = train(tiny_config(tmp_path, "task.optimizer.lr=inf", saving, "trainer.log_every_n_steps=999"), tmp_path / "r")
+
+    assert run.exit_codes == [1]
+    assert "step 9: the training diverged" in run.causes[0]
+    assert "lower task.optimizer.lr" in run.causes[0]
+
+
+def test_a_loss_that_is_no_number_ends_the_training_where_it_is_logged(tmp_path: Path) -> None:
+    run = train(tiny_config(tmp_path, "task.optimizer.lr=inf", "trainer.log_every_n_steps=1"), tmp_path / "run")
+
+    assert run.exit_codes == [1]
+    assert "step 2: the training diverged" in run.causes[0]
+
+
+def test_a_metric_that_is_no_number_is_never_best(tmp_path: Path) -> None:
+    metric = "+task.metrics.nan._target_=tests.helpers.metrics.NotANumber"
+
+    run = train(tiny_config(tmp_path, metric, "objective.metric=val/nan"), tmp_path / "run")
+
+    assert run.exit_codes == [0]
+    assert run.record["best_checkpoint"] is None
+    assert Path(run.record["last_checkpoint"]).is_file()
+    assert "test/acc" in run.record["metrics"]
 
 
 def test_a_new_run_may_start_from_another_ones_file(tmp_path: Path) -> None:
@@ -118,7 +147,7 @@ def test_another_number_of_ranks_may_go_on_from_an_epochs_end_only(tmp_path: Pat
 
     assert within.exit_codes == [143, 143]
     assert goes_on.record["step"] == 4 + 9
-    assert refused.exit_codes == [1]
+    assert refused.exit_codes == [2]
     assert (
         "trainer.devices: 1 ranks cannot go on within an epoch that 2 began; use trainer.devices=2, or a checkpoint of "
         "an epoch's end"

@@ -52,7 +52,7 @@ def save_checkpoint_file(path: str | os.PathLike[str], state: Mapping[str, Any])
     """
     path = Path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)  # not those above: a run's folder that was removed is not made anew
         with atomic_file(path, mode="wb") as file:
             _write(file, state)
         _flush_folder(path.parent)

@@ -1,5 +1,6 @@
 """One main per run folder: a lock that the kernel drops when its owner ends, however it ends."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -41,7 +42,8 @@ class FolderLock:
     def release(self) -> None:
         """Gives the folder up; may be called again."""
         if self._fd >= 0:
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the folder may have been removed or replaced
+                self._path.unlink()
             os.close(self._fd)
             self._fd = -1
 

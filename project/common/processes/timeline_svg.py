@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from project.common.process_registry import LEFT_OUT, ProcessRecord, in_tree_order, indentation
+from project.common.process_registry import LEFT_OUT, ProcessRecord
 from project.common.processes.timeline import state_ends
+from project.common.tree_order import in_tree_order, indentation
 
 _LABEL_W, _PLOT_W, _OUTCOME_W, _ROW_H, _TOP, _MARGIN = 190, 760, 190, 20, 46, 12
 _GAP = 0.02  # of the width: the hours between a crash and the next start are not drawn
