@@ -2,10 +2,12 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from project.common.errors import ProcessBoundaryError
 from project.common.processes.boundary import check_crossing, not_picklable
@@ -74,6 +76,26 @@ def test_a_manager_is_refused_with_the_call_that_mends_it() -> None:
         ProcessBoundaryError, match="BaseManager belongs to the process that built it; call ensure_process"
     ):
         check_crossing({"m": BaseManager()}, name="config")
+
+
+def shared_tensor() -> torch.Tensor:
+    return torch.ones(2).share_memory_()
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (shared_tensor, "a shared tensor would tie the processes together"),
+        (lambda: torch.ones(2, device="meta"), r"a tensor on meta cannot cross; use to_cpu\(\) first"),
+        (lambda: torch.nn.Linear(1, 1), "a model is never handed over"),
+    ],
+    ids=["shared", "on a device", "model"],
+)
+def test_tensors_that_must_not_cross_are_refused_with_their_path(make: Callable[[], Any], why: str) -> None:
+    with pytest.raises(ProcessBoundaryError, match=rf"^config\['a'\]\[0\]: {why}"):
+        check_crossing({"a": [make()]}, name="config")
+
+    check_crossing({"a": [torch.ones(2)]}, name="config")
 
 
 @pytest.mark.case("17")
