@@ -5,8 +5,9 @@ import logging
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from project.common.data import hub
 from project.common.data.data_files import READERS, Record, read_file
 from project.common.errors import DataError
 from project.common.processes import stop
@@ -144,7 +145,9 @@ def _read_one(name: str, *, base: Path, encoding: str) -> dict[str, list[Record]
         return _read_saved_dataset(place)
     paths = _expand(name, base=base)
     if not paths:
-        return _read_hub(name) if _may_be_hub_name(name, place=place) else _refuse_missing(name, base=base)
+        if not _may_be_hub_name(name, place=place):
+            _refuse_missing(name, base=base)
+        return _records_of_dataset(hub.load(name), origin=name)
     found: dict[str, list[Record]] = {}
     for path in paths:
         # A glob names a set; only in a folder do the files' names say which split they are.
@@ -182,7 +185,7 @@ def _may_be_hub_name(name: str, *, place: Path) -> bool:
     return not is_path and path.suffix.lower() not in READERS and name.count("/") <= 1
 
 
-def _refuse_missing(name: str, *, base: Path) -> dict[str, list[Record]]:
+def _refuse_missing(name: str, *, base: Path) -> NoReturn:
     place = base / Path(name).expanduser()
     if place.is_dir():
         raise DataError(f"task.data.files: {place} holds no file that ends in {', '.join(READERS)}")
@@ -203,21 +206,6 @@ def _read_saved_dataset(place: Path) -> dict[str, list[Record]]:
     except (OSError, ValueError) as error:
         raise DataError(f"task.data.files: {place}: not a whole saved dataset ({error}); save it again") from error
     return _records_of_dataset(loaded, origin=str(place))
-
-
-def _read_hub(name: str) -> dict[str, list[Record]]:
-    """Loads by the hub's own means; never runs code that comes with a dataset."""
-    from datasets import load_dataset
-
-    repository, _, configuration = name.partition(":")
-    try:
-        loaded = load_dataset(repository, configuration or None)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"task.data.files: {name!r} is no file here, and as a dataset of the hub it could not be loaded "
-            f"({type(error).__name__}: {str(error).splitlines()[0]}); give a path that exists, or go online"
-        ) from error
-    return _records_of_dataset(loaded, origin=name)
 
 
 def _records_of_dataset(loaded: Any, *, origin: str) -> dict[str, list[Record]]:
