@@ -44,11 +44,19 @@ def test_the_numbers_are_those_of_the_training(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_an_unknown_key_is_refused(run: Run) -> None:
-    code, text = evaluate(run, "loader.bach_size=3")
+def test_an_unknown_key_or_split_is_refused(run: Run) -> None:
+    refusals = {
+        "loader.bach_size=3": "loader.bach_size: is not in the run's configuration; see its config.yaml",
+        "split=foo": "split: 'foo' has no rows; there are train, val, test",
+        "split=null": "split: 'None' has no rows; there are train, val, test",
+    }
 
-    assert code == 2
-    assert "loader.bach_size: is not in the run's configuration" in text
+    for argument, line in refusals.items():
+        code, text = evaluate(run, argument)
+
+        assert (code, text.splitlines()[-1]) == (2, line), text
+        assert "Traceback" not in text
+        assert not run.layout.predictions.exists()
 
 
 def test_a_changed_key_reaches_the_managers_that_take_it() -> None:

@@ -80,5 +80,6 @@ def test_a_name_that_is_neither_a_file_nor_a_download_is_told_without_asking_the
 
     assert str(caught.value) == (
         f"task.data.files: {name!r} is no file here, and as a dataset of the hub it could not be loaded "
-        f"({address(refusing)} does not answer, and there is no earlier download); give a path that exists, or go online"
+        f"({address(refusing)} does not answer, and there is no earlier download); "
+        "give a path that exists, or go online"
     )
