@@ -99,11 +99,14 @@ def test_a_learning_rate_that_is_too_large_is_told_with_the_step(tmp_path: Path,
     assert "lower task.optimizer.lr" in run.causes[0]
 
 
-def test_a_loss_that_is_no_number_ends_the_training_where_it_is_logged(tmp_path: Path) -> None:
-    run = train(tiny_config(tmp_path, "task.optimizer.lr=inf", "trainer.log_every_n_steps=1"), tmp_path / "run")
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_a_loss_that_is_no_number_ends_every_rank_where_it_is_logged(tmp_path: Path, n_ranks: int) -> None:
+    config = tiny_config(tmp_path, "task.optimizer.lr=inf", "trainer.log_every_n_steps=1", f"trainer.devices={n_ranks}")
 
-    assert run.exit_codes == [1]
-    assert "step 2: the training diverged" in run.causes[0]
+    run = train(config, tmp_path / "run", world_size=n_ranks)
+
+    assert run.exit_codes == [1] * n_ranks
+    assert all("step 2: the training diverged" in cause for cause in run.causes), run.causes
 
 
 def test_a_metric_that_is_no_number_is_never_best(tmp_path: Path) -> None:
