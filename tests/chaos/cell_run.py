@@ -50,7 +50,7 @@ def command(folder: Path, data: Path, start_method: str, cell: Cell | None) -> l
     """The command line of a training of two ranks with a worker each."""
     files = ",".join(f"{split}:'{data / split}.jsonl'" for split in ("train", "val", "test"))
     places = (f"paths.runs_dir={folder}/runs", f"paths.cache_dir={data}/cache", f"task.data.files={{{files}}}")
-    shape = ("trainer.devices=2", "loader.num_workers=1", "trainer.max_epochs=1", SAVING)
+    shape = ("trainer.devices=2", "loader.num_workers=1", "trainer.max_epochs=2", SAVING)
     more = ["loader.num_workers_eval=1", f"processes.start_method={start_method}"]
     more.append("logger=none" if cell is None or cell.victim != "wandb-core" else "logger=wandb")
     if cell is not None and cell.is_stall:
@@ -224,10 +224,10 @@ def prepared(folder: Path) -> Iterator[Path]:
     from tests.helpers.training import write_data
 
     data = folder / "data"
-    data.mkdir()
+    data.mkdir(exist_ok=True)
     write_data(data)
     first = folder / "first"
-    first.mkdir()
+    first.mkdir(exist_ok=True)
     with running(command(first, data, "forkserver", None), output=folder / "output", cwd=folder) as tree:
         assert tree.wait(END_S) == 0, tree.text
     yield data

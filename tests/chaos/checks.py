@@ -81,15 +81,15 @@ def left_files(folder: Path) -> list[str]:
 
 
 def checkpoint(facts: Facts) -> list[str]:
-    """Every checkpoint that is there loads, and after a rank's step one is there; workers prefetch before it."""
+    """Every checkpoint that is there loads, and from the second epoch on one is there."""
     faults = []
     for path in (facts.folder / "runs").glob("*/*/checkpoints/*.ckpt"):
         try:
             load_checkpoint_file(path)
         except ProjectError as error:
             faults.append(str(error))
-    is_after = facts.cell.phase == "training" and facts.cell.victim != "worker"
-    if is_after or facts.cell.phase in ("validating", "closing"):
+    is_after = facts.cell.phase in ("training", "validating") and facts.cell.victim != "worker"
+    if is_after or facts.cell.phase == "closing":
         layout = facts.layout
         if layout is None or not layout.checkpoint("last").exists():
             faults.append("no last.ckpt")
