@@ -10,7 +10,7 @@ from project.common.errors import ChildFailedError, ConfigError
 from project.common.managers import get_cuda_manager, get_directory_manager
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.processes import parent_link, process_entry, stop
-from project.common.processes.handover import QUIET_WAITING, Handover, own_handover, set_handover
+from project.common.processes.handover import QUIET_WAITING, Handover, own_handover, set_handover, thread_variables_kept
 from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.common.processes.outcome import Status, refusal_in
 from project.common.processes.supervision import Child, Supervisor, start_child
@@ -67,7 +67,8 @@ def run_inline(config: dict[str, Any], identity: Identity) -> dict[str, Any]:
     set_handover(Handover(identity=identity, config=config, start_method="spawn"))
     _import_torch_quietly()
     try:
-        return _as_rank(config, identity, world_size=1)
+        with thread_variables_kept():  # what a rank is told is not the user's wish for the next run
+            return _as_rank(config, identity, world_size=1)
     finally:
         cleanup_managers()
         set_handover(None)
@@ -89,6 +90,7 @@ def run_rank_process() -> None:
     assert handover is not None
     from project.training.rank import run_rank
 
+    process_entry.limit_threads(handover.threads)  # torch, imported only now, caps what the environment says
     result = run_rank(handover.config)
     if handover.identity.rank == 0:
         parent_link.send("result", result)
@@ -112,10 +114,16 @@ def _as_rank(config: dict[str, Any], identity: Identity, *, world_size: int) -> 
 
 
 def threads_per_rank(config: dict[str, Any], world_size: int) -> int:
-    """Compute threads of one rank: what the configuration says, or its share of the cores without its workers'."""
+    """Compute threads of one rank: what the configuration or OMP_NUM_THREADS says, or else its share of the cores.
+
+    The share leaves each of its workers one.
+    """
     threads = config["processes"]["threads"]
     if threads != "auto":
         return int(threads)
+    wished = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list goes by levels of nesting
+    if wished.isdecimal() and int(wished):
+        return int(wished)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // world_size - config["loader"]["num_workers"])
 

@@ -1,6 +1,8 @@
 """What a process was given by the one that started it: an identity, the configuration, the environment. Plain data."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -48,6 +50,18 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 # What imports in the process server set in its environment; every forked child keeps it, as if it had imported itself.
 set_by_imports: dict[str, str] = {}
+
+
+@contextmanager
+def thread_variables_kept() -> Iterator[None]:
+    """Afterwards the environment says of threads what it said before."""
+    before = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
+    try:
+        yield
+    finally:
+        for name in THREAD_VARIABLES:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def process_environ() -> dict[str, str]:

@@ -84,19 +84,14 @@ def _enter_child() -> None:
 
 def _preload(modules: list[str]) -> dict[str, str]:
     """Imports `modules`; returns the error of each that failed."""
-    kept = {name: os.environ.get(name) for name in handover.THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(handover.THREAD_VARIABLES, "1"))
     failed = {}
-    for name in modules:
-        try:
-            importlib.import_module(name)
-        except Exception as error:  # noqa: BLE001 - reported to main, which decides
-            failed[name] = f"{type(error).__name__}: {error}"
-    for name, value in kept.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    with handover.thread_variables_kept():
+        os.environ.update(dict.fromkeys(handover.THREAD_VARIABLES, "1"))
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except Exception as error:  # noqa: BLE001 - reported to main, which decides
+                failed[name] = f"{type(error).__name__}: {error}"
     return failed
 
 
