@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from project.common.devices.shared_memory import raise_file_limit
 from project.common.errors import ProjectError
 from project.common.processes import process_server, stop
 from project.common.processes.outlived_streams import outlive_readers
@@ -20,6 +21,7 @@ _INLINE = ("debug=", "processes.inline=true", "processes.start_method=spawn")
 def main() -> None:
     """Runs the command line and exits with the run's exit code."""
     outlive_readers()
+    raise_file_limit()  # every process of the tree inherits it
     with SignalNotes(deadline_s=10.0):
         try:
             _read_env_file()

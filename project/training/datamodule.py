@@ -42,6 +42,7 @@ class DataModule(LightningDataModule):
         self._test_split = test_split
         self._train_sampler: EpochBatchSampler | None = None
         self._stream: StreamBatches | None = None
+        self._was_checked = False
 
     @property
     def train_sampler(self) -> EpochBatchSampler:
@@ -79,30 +80,45 @@ class DataModule(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader | EvenLoader:
         assert self.trainer is not None, "Lightning sets it"
+        self._check_shared_memory("train")
         if get_data_manager().is_streamed:
             self.stream.set_position(*position(self.trainer))
             return EvenLoader(self._stream_loader(), self.stream)
         self.train_sampler.set_position(*position(self.trainer))
-        self._check_shared_memory()
         return self._make("train", self.train_sampler, n_workers=self._loader["num_workers"])
 
-    def _check_shared_memory(self) -> None:
-        """Warns, once per run, when the batches that workers prepare cannot all lie in shared memory."""
-        n_workers = self._loader["num_workers"]
-        if not n_workers or self._rank:
+    def _check_shared_memory(self, split: str) -> None:
+        """Warns, once per run, when the batches that workers prepare cannot all lie in shared memory.
+
+        Args:
+            split: Where the longest rows are taken from; of a stream they are not known.
+        """
+        was_checked, self._was_checked = self._was_checked, True
+        if self._rank or was_checked:
             return
-        data, batches = get_data_manager(), get_batch_manager()
-        longest = sorted(range(data.n_rows("train")), key=data.lengths("train").__getitem__)[-batches.batch_size :]
-        rows = data.rows("train", seed=self._seed)
-        batch = batches.collate([rows[0, index] for index in longest])
+        workers = self._loader["num_workers_eval"]
+        if self.trainer is not None and self.trainer.state.fn == "fit":
+            workers += self._loader["num_workers"]
+        if not workers:
+            return
         problem = get_tensor_manager().check_shared_memory(
-            batch_mb=sum(part.nbytes for part in batch.values() if isinstance(part, Tensor)) / 2**20,
+            batch_mb=self._largest_batch_mb(split),
             prefetch=self._loader["prefetch_factor"] or 2,
-            workers=n_workers,
+            workers=workers,
             ranks=self._world_size,
         )
         if problem is not None:
             log.warning("%s", problem)
+
+    def _largest_batch_mb(self, split: str) -> float:
+        data, batches = get_data_manager(), get_batch_manager()
+        lengths = data.lengths(split)
+        n_rows = batches.batch_size
+        if batches.token_budget is not None:
+            n_rows = max(1, batches.token_budget // max(1, lengths.max()))
+        rows = data.rows(split, seed=self._seed)
+        batch = batches.collate([rows[0, int(index)] for index in lengths.argsort()[-n_rows:]])
+        return sum(part.nbytes for part in batch.values() if isinstance(part, Tensor)) / 2**20
 
     def start_epoch(self, epoch: int) -> None:
         """Before each epoch's iterator is made: Lightning tells an epoch to samplers only, not to batch samplers."""
@@ -119,6 +135,7 @@ class DataModule(LightningDataModule):
         data = get_data_manager()
         if not data.n_rows(split):
             raise DataError(f"task.data: the split {split!r} has no rows; there are {', '.join(data.splits)}")
+        self._check_shared_memory(split)
         sampler = get_batch_manager().eval_sampler(
             data.n_rows(split), lengths=data.lengths(split), rank=self._rank, world_size=self._world_size
         )

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from project.common.processes import parent_link, worker_watch
 from project.common.processes.identity import current_identity
 from project.common.processes.managed_process import ManagedContext
 from tests.helpers import probe
+from tests.helpers.waiting import until
 
 
 class Rows(Dataset[torch.Tensor]):
@@ -93,6 +95,51 @@ def end_a_worker_by_probe() -> None:
 def read_lambda() -> None:
     """Gives a loader a collate function that cannot cross."""
     iter(loader(Rows(4), collate_fn=lambda rows: rows))
+
+
+class _Unsendable:
+    def __reduce__(self) -> Any:
+        raise ValueError("one of a kind")
+
+
+class Unsendable(Dataset[Any]):
+    """Rows that no queue can send."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, row: int) -> Any:
+        worker_watch.note_row(row)
+        return _Unsendable()
+
+
+def as_it_is(rows: list[Any]) -> list[Any]:
+    """A collate function that does nothing."""
+    return rows
+
+
+def read_unsendable() -> None:
+    """Reads rows that never arrive."""
+    next(iter(loader(Unsendable(), collate_fn=as_it_is)))
+
+
+def notice_before_the_watch() -> None:
+    """Lets workers go, after an error that the death of one of them caused, before the watch has looked at it."""
+    may_look = threading.Event()
+    judge = worker_watch._Watch._judge
+
+    def judge_late(watch: Any, sentinel: int) -> None:
+        assert may_look.wait(60)
+        judge(watch, sentinel)
+
+    worker_watch._Watch._judge = judge_late  # type: ignore[method-assign]
+    iterator: Any = iter(loader(Unsendable(), n_workers=1, collate_fn=as_it_is))
+    worker_watch.silence_torch()
+    (worker,) = iterator._workers
+    until(lambda: not worker.is_alive(), 60)
+    worker.done_event.set()
+    may_look.set()
+    raise ConnectionResetError("by peer")
 
 
 def read_with_pinning_thread() -> None:

@@ -19,6 +19,10 @@ FEW_FILES = 4096
 # Most of it is left to others: the rendezvous, other jobs of this machine, tensors in ranks.
 USABLE_SHARE = 0.8
 NEARLY_FULL = 0.9
+SMALLER = (
+    "use fewer loader.num_workers, a smaller loader.prefetch_factor or loader.batch_size, or give the container more "
+    "(docker run --shm-size=8g)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,13 +110,19 @@ def shm_mb(folder: Path = SHM) -> tuple[float, float] | None:
     return usage.free / 2**20, usage.total / 2**20
 
 
+def full_text() -> str | None:
+    """What to say of an error for want of space, with what is there now and the cure; None where there is no such."""
+    space = shm_mb()
+    return None if space is None else f"{SHM} is full, {space[0]:,.1f} of its {space[1]:,.0f} MB are free; {SMALLER}"
+
+
 def shared_memory_problem(*, batch_mb: float, prefetch: int, workers: int, ranks: int, free_mb: float) -> str | None:
     """What to warn of before the start, or None when batches under way will fit.
 
     Args:
         batch_mb: Size of one batch as it leaves a worker.
         prefetch: Batches that each worker makes ahead.
-        workers: Workers of each rank.
+        workers: Workers of each rank, those for evaluation too.
         ranks: Ranks on this machine.
         free_mb: Free shared memory.
     """
@@ -124,8 +134,7 @@ def shared_memory_problem(*, batch_mb: float, prefetch: int, workers: int, ranks
     return (
         f"shared memory ({SHM}): {free_mb:,.0f} MB are free, batches under way may need {needed:,.0f} MB "
         f"({batch_mb:,.1f} MB x {n_batches}: prefetch {prefetch} x {workers} workers x {ranks} ranks, 1 in use each); "
-        "an overflow kills workers with a bus error: use fewer loader.num_workers or a smaller loader.prefetch_factor, "
-        "or give the container more (docker run --shm-size=8g)"
+        f"a worker that finds it full ends the run: {SMALLER}"
     )
 
 

@@ -27,6 +27,7 @@ from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Role, current_identity
 from project.common.processes.outcome import Status, outcome_of
 from project.common.processes.server_answer import answers_in_time
+from project.common.processes.telling_queue import TellingQueue
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +149,10 @@ class ManagedContext(BaseContext):
     def get_start_method(self, allow_none: bool = False) -> str:
         """`forkserver` or `spawn`."""
         return self._method
+
+    def Queue(self, maxsize: int = 0) -> TellingQueue:  # noqa: N802 - the standard library's name
+        """A queue that does not lose batches."""
+        return TellingQueue(maxsize, ctx=self._context)
 
     def Process(  # noqa: N802 - the standard library's name
         self, *, target: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

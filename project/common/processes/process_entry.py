@@ -13,15 +13,15 @@ from typing import Any
 from project.common import process_registry
 from project.common.devices.shared_memory import raise_file_limit
 from project.common.processes import (
-    children,
     interrupt,
-    leftovers,
     linux,
     logs,
     mp_internals,
     parent_link,
+    shm_cleanup,
     signals,
     tree_folder,
+    user_children,
     worker_watch,
 )
 from project.common.processes.handover import THREAD_VARIABLES, Handover, set_by_imports, set_handover
@@ -63,7 +63,7 @@ def enter(handover: Handover) -> None:
     notes.install()  # to the end of this process
     signals.let_in()
     interrupt.install()
-    leftovers.mark_as_own()
+    shm_cleanup.mark_as_own()
     mp_internals.bear_a_lost_tracker()
     raise_file_limit()
     set_identity(identity)
@@ -87,9 +87,8 @@ def leave(outcome: Outcome) -> Outcome:
     process_registry.set_state("closing")
     worker_watch.end_watch()
     try:
-        if hasattr(signal, "SIGCHLD"):
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises when a worker ends
-        children.end_children(daemons_only=outcome.exit_code == 0)
+        worker_watch.silence_torch()
+        user_children.end_children(daemons_only=outcome.exit_code == 0)
         _cleanup_managers()
     except BaseException as error:  # noqa: BLE001 - an interrupt during closing, raised after the rest
         if outcome.exit_code == 0:

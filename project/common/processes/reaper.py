@@ -80,12 +80,12 @@ def _wait_for_end(owner: ProcessKey) -> None:
 def remove_stale() -> None:
     """Ends and removes whatever trees of this user have left whose main is gone from this machine."""
     from project.common import live_runs
-    from project.common.processes import leftovers
+    from project.common.processes import shm_cleanup
 
     for folder, owner in tree_folder.stale().items():
         strays.end_tree(str(folder), leaders=_left_in_order(owner))
         shutil.rmtree(folder, ignore_errors=True)
-    leftovers.remove_stale()
+    shm_cleanup.remove_stale()
     live_runs.remove_stale_pointers()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from project.common import process_registry
 from project.common.files.atomic import remove_stale_temporaries
 from project.common.files.layout import RunLayout
-from project.common.processes import leftovers, linux, process_server, stop, strays
+from project.common.processes import linux, process_server, shm_cleanup, stop, strays
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, ProcessKey
 from project.common.processes.managed_process import ManagedProcess
@@ -221,7 +221,7 @@ class Supervisor:
         child.process.join()
         child.exit_code = child.process.exitcode
         if child.exit_code != 0 and child.process.pid is not None and child.start_time:
-            leftovers.remove_of(replace(ProcessKey.own(), pid=child.process.pid, start_time=child.start_time))
+            shm_cleanup.remove_of(replace(ProcessKey.own(), pid=child.process.pid, start_time=child.start_time))
         self._close(child)
         if child.outcome is None:
             child.outcome = _recorded_outcome(child)
@@ -285,7 +285,7 @@ def end_subtree(run_dir: str | None, *, grace_s: float = ORPHANS_S) -> list[str]
         time.sleep(0.02)
     killed = process_registry.kill_remaining(run_dir)
     for record in process_registry.read_run(run_dir):
-        leftovers.remove_of(record.key)
+        shm_cleanup.remove_of(record.key)
     for folder in RunLayout(Path(run_dir)).written_dirs():
         remove_stale_temporaries(folder)
     return [f"{record.identity.label} (pid {record.key.pid})" for record in killed]

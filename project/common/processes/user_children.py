@@ -1,8 +1,10 @@
 """What becomes of children that user code starts by `multiprocessing` from a process of ours: they end with it.
 
 They are given plain data, hidden in what the standard library hands to every child; unpickling it starts a thread.
+What a process has left running when its own work is over is ended by it.
 """
 
+import logging
 import multiprocessing
 import os
 import sys
@@ -13,6 +15,9 @@ from typing import Any
 
 from project.common.processes import mp_internals, stop
 
+log = logging.getLogger(__name__)
+
+IN_ORDER_S = 1.5  # from a request to end to the kill
 STOP_S = 1.0  # to reach a safe point, once the parent is gone
 CLOSE_S = 1.5  # to close managers afterwards
 _START_S = 60.0
@@ -52,3 +57,23 @@ def _close_managers() -> None:
     managers = sys.modules.get("project.common.managers")
     if managers is not None:
         managers.cleanup_managers()
+
+
+def end_children(*, daemons_only: bool) -> None:
+    """Asks the children of this process to end, and kills those that do not.
+
+    The standard library waits for each without a limit, before it exits.
+
+    Args:
+        daemons_only: After success: a child that is no daemon may finish its work, and is waited for.
+    """
+    left = [child for child in multiprocessing.active_children() if child.daemon or not daemons_only]
+    for child in left:
+        child.terminate()
+    deadline = time.monotonic() + IN_ORDER_S
+    for child in left:
+        child.join(max(0.0, deadline - time.monotonic()))
+        if child.is_alive():
+            log.warning("%s (pid %s) did not end in time and was killed", child.name, child.pid)
+            child.kill()
+            child.join(1.0)

@@ -6,6 +6,7 @@ torch alone notices a killed idle worker after 5 s, and a busy one by a `Connect
 import ctypes
 import logging
 import os
+import signal
 import threading
 import time
 from multiprocessing.connection import wait
@@ -28,6 +29,7 @@ LIKELY = {
     -7: "/dev/shm is full: fewer workers, a smaller loader.prefetch_factor or smaller batches",
     -11: "a crash in native code",
 }
+_FAULTS = (-7, -11)  # nobody sends these to let a worker go
 _NO_ROW = -1
 # How torch tells of a worker's end, before or without us.
 _CONSEQUENCES = (OSError, EOFError)
@@ -69,9 +71,14 @@ class _Watch:
     def _judge(self, sentinel: int) -> None:
         with self._lock:
             worker = self._workers.pop(sentinel)
-        if not self._ended and not _was_meant_to_end(worker):
-            self.verdict = ChildFailedError(_describe(worker))
-            self.told.set()
+        if self._ended:
+            return
+        was_meant = _was_meant_to_end(worker)
+        if was_meant and not _crashed(worker):
+            return
+        self.verdict = self.verdict or ChildFailedError(_describe(worker))
+        self.told.set()
+        if not was_meant:
             _fail(self.verdict)
 
 
@@ -83,6 +90,13 @@ def _was_meant_to_end(worker: Any) -> bool:
     worker.join(1.0)
     is_known = worker.handover.identity.run_dir is not None
     return worker.exitcode == 0 and (not is_known or _said(worker).get("status") == Status.COMPLETED)
+
+
+def _crashed(worker: Any) -> bool:
+    """Whether it ended by a fault of its own: its rank may have noticed before us, and be letting its workers go."""
+    worker.join(1.0)
+    is_known = worker.handover.identity.run_dir is not None
+    return worker.exitcode in _FAULTS or (is_known and _said(worker).get("status") == Status.CRASHED)
 
 
 def _said(worker: Any) -> dict[str, Any]:
@@ -130,8 +144,19 @@ def end_watch() -> None:
         _watch.end()
 
 
+def silence_torch() -> None:
+    """Ends torch's own watch: a handler that raises in the main thread, wherever that is, when a worker ends."""
+    while hasattr(signal, "SIGCHLD"):
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        except RuntimeError:  # from the handler, on the way
+            continue
+        break
+
+
 def explain(error: BaseException) -> BaseException:
     """The death of a worker in place of what torch made of it: under `spawn` it may be quicker than the watch."""
+    silence_torch()
     text = str(error)
     is_consequence = isinstance(error, _CONSEQUENCES) or (isinstance(error, RuntimeError) and "DataLoader" in text)
     if _watch is None or not is_consequence or not _watch.told.wait(1.0) or _watch.verdict is None:

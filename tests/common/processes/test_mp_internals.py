@@ -113,10 +113,10 @@ def test_a_closed_terminal_does_not_end_the_resource_tracker_before_its_tree() -
 LOST_TRACKER = """
 import multiprocessing
 from multiprocessing import resource_tracker
-from project.common.processes import leftovers
+from project.common.processes import shm_cleanup
 from pathlib import Path
 report()
-leftovers.mark_as_own()
+shm_cleanup.mark_as_own()
 before = multiprocessing.Lock()
 os.kill(resource_tracker._resource_tracker._pid, 9)
 after = multiprocessing.Lock()

@@ -70,6 +70,22 @@ def test_an_exception_in_a_data_set_is_told_as_such(start_method: str, tmp_path:
     assert "ProbeError: Caught ProbeError in DataLoader worker process 1" in rank.how_it_ended()
 
 
+def test_a_batch_that_cannot_be_sent_is_told(start_method: str, tmp_path: Path) -> None:
+    """The standard library drops it, and the rank waited for it until it counted as stalled."""
+    rank, _ = run_child(loaders.read_unsendable, handover_for(start_method, tmp_path, role=Role.RANK, rank=0))
+
+    assert "rank 0: DataLoader worker " in rank.how_it_ended()
+    assert "(a batch could not be sent: ValueError: one of a kind)" in rank.how_it_ended()
+
+
+def test_a_fault_is_told_though_its_rank_has_let_the_worker_go_by_then(start_method: str, tmp_path: Path) -> None:
+    """On a busy machine the watch may look at a dead worker later than what reads from it fails."""
+    rank, _ = run_child(loaders.notice_before_the_watch, handover_for(start_method, tmp_path, role=Role.RANK, rank=0))
+
+    assert "rank 0: DataLoader worker 0 (pid " in rank.how_it_ended()
+    assert "a batch could not be sent" in rank.how_it_ended()
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_the_end_of_an_epoch_alarms_nobody(start_method: str, tmp_path: Path, persistent: bool) -> None:
     handover = handover_for(start_method, tmp_path, role=Role.RANK, rank=0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from project.common.files.layout import RunLayout
-from project.common.processes import leftovers, linux
+from project.common.processes import linux, shm_cleanup
 from project.common.processes.identity import ProcessKey
 from project.common.processes.supervision import Supervisor, end_subtree, start_child
 from tests.helpers import processes
@@ -49,7 +49,7 @@ def test_a_later_start_removes_what_the_dead_left_and_nothing_of_the_living(dead
     segment.touch()
     strangers.touch()
 
-    removed = leftovers.remove_stale()
+    removed = shm_cleanup.remove_stale()
 
     assert {left.name, segment.name} <= set(removed)
     assert not left.exists()
@@ -61,7 +61,7 @@ def test_a_later_start_removes_what_the_dead_left_and_nothing_of_the_living(dead
 def test_the_living_keep_theirs_when_asked_for_by_key() -> None:
     living = semaphore(ProcessKey.own())
 
-    assert leftovers.remove_of(ProcessKey.own()) == []
+    assert shm_cleanup.remove_of(ProcessKey.own()) == []
     assert living.exists()
 
 
