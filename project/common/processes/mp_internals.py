@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, forkserver, process, resource_tracker, spawn, util
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from project.common.errors import ProcessServerError
-from project.common.processes import linux, reaper, signals, strays, tree_folder
+from project.common.processes import linux, reaper, signals, strays, tracker, tree_folder
 
 SERVER_TITLE = "project: server"
 _SERVER_ATTRIBUTES = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid", "_inherited_fds")
@@ -180,28 +179,6 @@ def name_semaphores(prefix: str) -> None:
     process.current_process()._config["semprefix"] = prefix  # type: ignore[attr-defined]
 
 
-def forget_semaphore(name: str) -> None:
-    """Tells the resource tracker of this tree that a semaphore is gone, or it would report it as leaked at the end."""
-    resource_tracker.unregister(name, "semaphore")
-
-
-_standard_unregister: Any = resource_tracker.unregister
-
-
-def bear_a_lost_tracker() -> None:
-    """Lets this process go on quietly when the resource tracker was killed: the standard library starts another.
-
-    That one knows nothing of what there was before, and prints a traceback for each name that is taken back.
-    """
-    resource_tracker.unregister = _unregister  # type: ignore[assignment]
-    warnings.filterwarnings("ignore", message="resource_tracker: process died unexpectedly")
-
-
-def _unregister(name: str, kind: str) -> None:
-    resource_tracker.register(name, kind)  # a set: what it knows already stays there once
-    _standard_unregister(name, kind)
-
-
 def popen(process_object: Any, method: str) -> Any:
     """Starts `process_object` by `method`, as the standard context of that name would; two threads may wait for it."""
     ensure_tracker()  # it unblocks signals when it starts, so it starts first
@@ -294,7 +271,7 @@ def use_tree_folder() -> str:
     """
     config = process.current_process()._config  # type: ignore[attr-defined]
     if config.get("tempdir") is None:
-        bear_a_lost_tracker()
+        tracker.bear_a_lost_one()
         reaper.remove_stale()
         folder = tree_folder.make()
         config["tempdir"] = str(folder)

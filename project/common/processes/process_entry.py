@@ -16,10 +16,10 @@ from project.common.processes import (
     interrupt,
     linux,
     logs,
-    mp_internals,
     parent_link,
     shm_cleanup,
     signals,
+    tracker,
     tree_folder,
     user_children,
     worker_watch,
@@ -64,7 +64,7 @@ def enter(handover: Handover) -> None:
     signals.let_in()
     interrupt.install()
     shm_cleanup.mark_as_own()
-    mp_internals.bear_a_lost_tracker()
+    tracker.bear_a_lost_one()
     raise_file_limit()
     set_identity(identity)
     set_handover(handover)

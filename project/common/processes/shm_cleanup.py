@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from project.common.processes import linux, mp_internals
+from project.common.processes import linux, mp_internals, tracker
 from project.common.processes.identity import ProcessKey
 
 _SHM = Path("/dev/shm")
@@ -24,7 +24,7 @@ def remove_of(key: ProcessKey) -> list[str]:
     names = [path.name for path in _SHM.glob(f"sem.{_PREFIX}-{key.pid}-{key.start_time}-*")]
     for name in names:
         _unlink(name)
-        mp_internals.forget_semaphore("/" + name.removeprefix("sem."))
+        tracker.forget_semaphore("/" + name.removeprefix("sem."))
     if linux.process_start_time(key.pid) is None:  # torch's names say the pid alone
         names += _remove_torch_segments(key.pid)
     return names

@@ -13,7 +13,7 @@ import time
 from multiprocessing.connection import wait
 from typing import Any
 
-from project.common.processes import mp_internals, stop
+from project.common.processes import stop, tracker
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Inheritance(dict[str, Any]):
 
 
 def _arrive(data: dict[str, Any]) -> Inheritance:
-    mp_internals.bear_a_lost_tracker()
+    tracker.bear_a_lost_one()
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     return Inheritance(data)
 

@@ -10,7 +10,6 @@ import pytest
 from project.common.errors import ProcessServerError
 from project.common.processes import linux, mp_internals, process_server
 from project.common.processes.managed_process import ManagedProcess
-from tests.helpers import mains
 from tests.helpers.mains import run_main
 from tests.helpers.processes import handover_for
 from tests.helpers.tree import ROOT
@@ -108,30 +107,6 @@ def test_a_closed_terminal_does_not_end_the_resource_tracker_before_its_tree() -
     )
 
     assert lines == ["(0, 0)"]
-
-
-LOST_TRACKER = """
-import multiprocessing
-from multiprocessing import resource_tracker
-from project.common.processes import shm_cleanup
-from pathlib import Path
-report()
-shm_cleanup.mark_as_own()
-before = multiprocessing.Lock()
-os.kill(resource_tracker._resource_tracker._pid, 9)
-after = multiprocessing.Lock()
-del before, after
-resource_tracker._resource_tracker._stop()
-print(sorted(path.name for path in Path("/dev/shm").glob(f"sem.project-{os.getpid()}-*")))
-"""
-
-
-def test_a_killed_resource_tracker_is_replaced_without_a_word_and_nothing_is_left() -> None:
-    """The new one printed a traceback for each semaphore of before that was given back."""
-    result = mains.run(LOST_TRACKER)
-
-    assert result.stderr == ""
-    assert result.stdout.splitlines()[1:] == ["[]"]
 
 
 def test_a_stopped_resource_tracker_ends_with_its_main() -> None:
