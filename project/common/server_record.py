@@ -8,6 +8,7 @@ from pathlib import Path
 
 from project.common.files.layout import RunLayout
 from project.common.process_registry import ProcessRecord, write_record
+from project.common.processes import linux
 from project.common.processes.identity import Identity, ProcessKey, Role
 from project.common.processes.outcome import Outcome, Status
 
@@ -35,7 +36,7 @@ def server_noted(main: Identity, pid: int | None) -> Iterator[None]:
     try:
         yield
     finally:
-        if key.is_alive():
+        if key.is_alive() and not linux.is_ending(key.pid):
             now = time.time()
             record.history.append(("ended", now))
             record.outcome = Outcome(status=Status.COMPLETED, exit_code=0).as_dict() | {"time": now, "step": None}

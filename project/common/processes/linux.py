@@ -12,6 +12,7 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 PR_GET_PDEATHSIG = 2
+_PF_EXITING = 0x4
 IS_LINUX = sys.platform == "linux"
 
 
@@ -60,6 +61,15 @@ def process_start_time(pid: int) -> str | None:
     except OSError:
         return None
     return None if fields[0] in "ZX" else fields[19]
+
+
+def is_ending(pid: int) -> bool:
+    """Whether the kernel is taking `pid` down: its pipes are closed before it is gone. False off Linux."""
+    try:
+        flags = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[6])
+    except OSError:
+        return False
+    return bool(flags & _PF_EXITING)
 
 
 def _psutil_start_time(pid: int) -> str | None:
