@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from project.common.processes import linux, mp_internals, tracker
+from project.common.processes import linux, mp_internals, tracker, tree_folder
 from project.common.processes.identity import ProcessKey
 
 _SHM = Path("/dev/shm")
@@ -11,10 +11,11 @@ _PREFIX = "project"
 
 
 def mark_as_own() -> None:
-    """Lets semaphores that this process makes carry its name; those of the standard library are nobody's."""
+    """Lets semaphores that this process makes carry its and its main's name; the standard library's are nobody's."""
     if linux.IS_LINUX:
         key = ProcessKey.own()
-        mp_internals.name_semaphores(f"/{_PREFIX}-{key.pid}-{key.start_time}")
+        main = tree_folder.owner() or key
+        mp_internals.name_semaphores(f"/{_PREFIX}-{key.pid}-{key.start_time}-{main.pid}-{main.start_time}")
 
 
 def remove_of(key: ProcessKey) -> list[str]:
@@ -31,14 +32,22 @@ def remove_of(key: ProcessKey) -> list[str]:
 
 
 def remove_stale() -> list[str]:
-    """Removes what processes of former trees left on this machine; returns the names. The living lose nothing."""
+    """Removes what processes of former trees left on this machine; returns the names.
+
+    The living lose nothing. What died in a tree whose main lives is left to that one, whose resource tracker has to
+    hear of it.
+    """
     removed = []
-    for path in _SHM.glob(f"sem.{_PREFIX}-*-*-*") if linux.IS_LINUX else ():
-        pid, start_time = path.name.split("-")[1:3]
-        if pid.isdigit() and linux.process_start_time(int(pid)) != start_time:
+    for path in _SHM.glob(f"sem.{_PREFIX}-*-*-*-*-*") if linux.IS_LINUX else ():
+        pid, start_time, main_pid, main_start_time = path.name.split("-")[1:5]
+        if not _lives(pid, start_time) and not _lives(main_pid, main_start_time):
             removed += [path.name, *_remove_torch_segments(int(pid))]
             _unlink(path.name)
     return removed
+
+
+def _lives(pid: str, start_time: str) -> bool:
+    return not pid.isdigit() or linux.process_start_time(int(pid)) == start_time
 
 
 def _remove_torch_segments(pid: int) -> list[str]:

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 LEVEL_S = 1.0  # each level of the tree keeps this much of the deadline for itself
 AFTER_CRASH_S = 2.0  # for the siblings of a crashed process
+TREE_S = AFTER_CRASH_S + LEVEL_S  # for a tree below, whose levels share it
 ORPHANS_S = 2.5  # for what is below a killed process, to end in order
 
 
@@ -148,7 +149,7 @@ class Supervisor:
                 self._turn()
         except BaseException as error:
             name = type(error).__name__
-            self._tell(f"{name} in the parent", exit_code=1, deadline=time.monotonic() + AFTER_CRASH_S)
+            self._tell(f"{name} in the parent", exit_code=1, deadline=time.monotonic() + TREE_S)
             while self._living():  # should it fail again, the children notice that their parent goes
                 self._turn()
             raise
@@ -183,7 +184,7 @@ class Supervisor:
         if self.stall_watch is not None and self._kill_at is None:
             self.stalled = self.stall_watch.check()
             if self.stalled is not None:
-                self._tell(self.stalled, exit_code=1, deadline=time.monotonic() + AFTER_CRASH_S)
+                self._tell(self.stalled, exit_code=1, deadline=time.monotonic() + TREE_S)
 
     def _obey(self) -> None:
         """Hands a new request of our own parent, or of a signal, down to the children."""

@@ -35,6 +35,12 @@ def owner_of(folder: Path) -> ProcessKey | None:
         return None  # being made or removed, or another user's
 
 
+def owner() -> ProcessKey | None:
+    """Key of the main process of the tree that this process is in; None in main itself."""
+    folder = _folder_of(os.environ.get(strays.MARK, ""))
+    return None if folder is None else owner_of(folder)
+
+
 def machine_folder() -> Path:
     """The temporary folder that all processes of this machine share, also seen from within a tree."""
     folder = _folder_of(os.environ.get(strays.MARK, ""))
@@ -83,9 +89,9 @@ def stale() -> dict[Path, ProcessKey]:
     """This user's folders of trees whose owner is gone from this machine, with those owners."""
     found = {}
     for folder in machine_folder().glob(f"{PREFIX}*"):
-        owner = owner_of(folder)
-        if owner is not None and _is_mine(folder) and owner.is_local() and not owner.is_alive():
-            found[folder] = owner
+        main = owner_of(folder)
+        if main is not None and _is_mine(folder) and main.is_local() and not main.is_alive():
+            found[folder] = main
     return found
 
 

@@ -37,8 +37,9 @@ def _no_entry_stays() -> Iterator[None]:
             (SHM / name).unlink()
 
 
-def semaphore(key: ProcessKey) -> Path:
-    path = SHM / f"sem.project-{key.pid}-{key.start_time}-abc"
+def semaphore(key: ProcessKey, *, main: ProcessKey | None = None) -> Path:
+    main = main or key
+    path = SHM / f"sem.project-{key.pid}-{key.start_time}-{main.pid}-{main.start_time}-abc"
     path.touch()
     return path
 
@@ -56,6 +57,25 @@ def test_a_later_start_removes_what_the_dead_left_and_nothing_of_the_living(dead
     assert not segment.exists()
     assert living.exists()
     assert strangers.exists()
+
+
+def test_a_later_start_leaves_what_died_in_a_tree_that_lives_to_its_main(dead: ProcessKey) -> None:
+    """Taken away by another run, it stood as leaked on this one's terminal."""
+    left = semaphore(dead, main=ProcessKey.own())
+
+    assert left.name not in shm_cleanup.remove_stale()
+    assert shm_cleanup.remove_of(dead) == [left.name]
+
+
+def test_the_name_of_a_semaphore_says_whose_tree_it_is_of(start_method: str, tmp_path: Path) -> None:
+    child = start_child(processes.hold_semaphores, handover_for(start_method, tmp_path), args=(str(tmp_path / "on"),))
+    until((tmp_path / "on").exists, 30)
+    main = ProcessKey.own()
+    held = list(SHM.glob(f"sem.project-{child.process.pid}-*-{main.pid}-{main.start_time}-*"))
+    child.kill()
+    Supervisor([child]).run()
+
+    assert len(held) == 3
 
 
 def test_the_living_keep_theirs_when_asked_for_by_key() -> None:
@@ -82,7 +102,8 @@ def test_semaphores_of_ranks_below_a_killed_trial_are_gone_with_the_subtree(star
     target = processes.hold_semaphores
     trial = start_child(processes.start_ranks, handover_for(start_method, tmp_path), args=(1, str(tmp_path), target))
     until((tmp_path / "rank0").exists, 60)
-    before = list(SHM.glob("sem.project-*"))
+    main = ProcessKey.own()
+    before = list(SHM.glob(f"sem.project-*-{main.pid}-{main.start_time}-*"))
     trial.kill()
     Supervisor([trial]).run()
     end_subtree(str(tmp_path))
