@@ -119,7 +119,8 @@ def test_the_lock_holds_all_that_locked_packages_need() -> None:
         pytest.skip("this environment was not installed from requirements.lock")
 
     for name in known:
-        for requirement in map(Requirement, installed[name].requires or []):
+        # torch's build decides which of CUDA's libraries it needs: the lock serves every build.
+        for requirement in map(Requirement, installed[name].requires or [] if name != "torch" else []):
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
                 needed = lock.get(canonicalize_name(requirement.name))
                 assert needed is not None, f"{name} needs {requirement}, which is not locked"
@@ -157,7 +158,12 @@ def test_ci_tries_every_python_that_is_classified() -> None:
     classified = re.findall(r"Python :: (3\.\d+)", read_setup_cfg()["metadata"]["classifiers"])
 
     assert job["strategy"]["matrix"]["python"] == classified
-    assert [step["run"] for step in job["steps"] if "run" in step] == ["make install", "make lint", "make test"]
+    assert [step["run"] for step in job["steps"] if "run" in step] == [
+        "make install",
+        "make lint",
+        "make chaos ARGS=--subset",
+        "make test",
+    ]
 
 
 def test_the_licence_is_the_one_that_is_declared() -> None:

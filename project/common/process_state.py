@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from project.common.containers import Container
+from project.common.devices.inventory import has_device_file_open
 from project.common.errors import ConfigError, NotInitializedError, ProcessBoundaryError
 from project.common.manager_graph import parse_roles
 from project.common.plain_config import as_plain, differences
@@ -124,7 +125,8 @@ def _require_same(container: Container, config: Mapping[str, Any], must_be: Role
 
 def _refuse_after_cuda(container: Container) -> None:
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda._is_in_bad_fork():
+    # Builds of torch for CUDA answer yes after a mere question, too, on machines without any device.
+    if torch is not None and torch.cuda._is_in_bad_fork() and has_device_file_open():
         raise ProcessBoundaryError(
             f"pid {os.getpid()}: is a fork of {container.identity.label} (pid {container.pid}), which had started "
             "CUDA, so CUDA cannot work here; start the process with the method spawn or forkserver"

@@ -181,10 +181,11 @@ def _hidden_by(environment: Mapping[str, str]) -> str:
 def cuda_is_initialised() -> bool:
     """Whether this process has used CUDA already: then it is too late to choose devices, and unsafe to fork."""
     torch = sys.modules.get("torch")
-    return bool(torch is not None and torch.cuda.is_initialized()) or _has_device_file_open()
+    return bool(torch is not None and torch.cuda.is_initialized()) or has_device_file_open()
 
 
-def _has_device_file_open() -> bool:
+def has_device_file_open() -> bool:
+    """Whether a file of an NVIDIA device is open here, or was in the process that this one was forked from."""
     try:
         targets = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     except OSError:
