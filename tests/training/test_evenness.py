@@ -29,7 +29,7 @@ def test_a_batch_sampler_that_is_longer_on_one_rank_is_told(tmp_path: Path) -> N
 
     run = train(config, tmp_path / "run", world_size=2, limit_s=30)
 
-    assert run.exit_codes == [1, 1]
+    assert run.exit_codes == [2, 2]
     for cause in run.causes:
         assert "task.data: rank 0 has 4 batches, rank 1 has 5; ranks that differ wait for each other" in cause
 
@@ -44,7 +44,7 @@ def test_a_filter_that_drops_rows_on_one_rank_does_so_for_all_or_is_told(tmp_pat
     apart = train(two, tmp_path / "apart", world_size=2, limit_s=30)
 
     assert once.exit_codes == [0, 0]
-    assert apart.exit_codes == [1, 1]
+    assert apart.exit_codes == [2, 2]
     assert "task.data: rank 0 has 3 batches, rank 1 has 2" in apart.causes[0]
     assert apart.causes[0] == apart.causes[1]
 
@@ -59,5 +59,5 @@ def test_other_labels_on_one_rank_are_told(tmp_path: Path) -> None:
 
     run = train(configs, tmp_path / "run", world_size=2, limit_s=30)
 
-    assert run.exit_codes == [1, 1]
+    assert run.exit_codes == [2, 2]
     assert "rank 0 has the labels aa, bb, cc, rank 1 has aa, bb, dd" in run.causes[0]
