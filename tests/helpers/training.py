@@ -17,7 +17,7 @@ from project.common.processes import parent_link, stop
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, Role
 from project.common.processes.managed_process import ManagedProcess
-from project.common.processes.supervision import Child, start_child
+from project.common.processes.supervision import Child, end_subtree, start_child
 from tests.helpers import probe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,6 +187,7 @@ def train(
     records = [_collect(child, limit_s) for child in children]
     processes: Sequence[ManagedProcess] = [child.process for child in children]
     causes = [str(child.outcome) for child in children]
+    end_subtree(str(run_dir))  # as main does
     return Run(records, [process.exitcode for process in processes], causes, RunLayout(run_dir))
 
 

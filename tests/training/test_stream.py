@@ -61,7 +61,7 @@ def test_ranks_whose_streams_differ_are_told_before_they_hang(tmp_path: Path) ->
 
     run = train(config, tmp_path / "run", world_size=2, limit_s=30)
 
-    assert run.exit_codes == [1, 1]
+    assert run.exit_codes == [2, 2]
     for cause in run.causes:
         assert "task.data.stream: rank 0 has 4 batches, rank 1 has 5; every rank must read the same rows" in cause
 
