@@ -70,7 +70,9 @@ class ManagedProcess(BaseProcess):
         check_crossing(self.handover.config, name="config")
         if self.handover.identity.role is not Role.WORKER:  # a worker gets torch's own queues, and the data set
             check_crossing(self._given(), name="")
-        self.handover.mark = tree_folder.mark_for(self.handover.identity.role, mp_internals.use_tree_folder())
+        folder = mp_internals.use_tree_folder()
+        mp_internals.hand_tree_folder(self, folder)
+        self.handover.mark = tree_folder.mark_for(self.handover.identity.role, folder)
         self.handover.starter_pid = os.getpid()
         self.handover.from_main_thread = threading.current_thread() is threading.main_thread()
         try:

@@ -280,6 +280,11 @@ def use_tree_folder() -> str:
     return str(config["tempdir"])
 
 
+def hand_tree_folder(child: process.BaseProcess, folder: str) -> None:
+    """Lets a child know the folder, also one that was made before there was any: it would take itself for a main."""
+    child._config["tempdir"] = folder  # type: ignore[attr-defined]
+
+
 def _end_tree(folder: Path, owner_pid: int) -> None:
     """At the very end of main: nothing of the tree is left, and its reaper has nothing to do."""
     server = forkserver._forkserver._forkserver_pid
