@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks import startup
 from benchmarks.measure import BenchmarkError, Place, first_batch_s, medians, require_method
-from benchmarks.startup import Benchmark, Row, bare_settings, measure_all, print_table, write_results
+from benchmarks.startup import Benchmark, bare_settings, measure_all
+from benchmarks.table import Row, machine, print_table, write_results
 from project.common.process_registry import ProcessRecord
 from project.common.processes.identity import Identity, ProcessKey, Role
 
@@ -140,7 +141,7 @@ def test_results_say_when_where_and_whether(tmp_path: Path) -> None:
 
 
 def test_the_facts_of_the_machine_neither_name_it_nor_hold_paths() -> None:
-    facts = startup.machine()
+    facts = machine()
 
     assert set(facts) == {"cores", "memory_gb", "load", "versions"}
     assert "/" not in json.dumps(facts)

@@ -23,6 +23,7 @@ from project.common.managers import (
 from project.common.processes.identity import Identity
 from project.common.whitelist import instantiate
 from project.training.checkpoint import ManagedCheckpointIO
+from project.training.datamodule import batches_per_epoch
 from project.training.environment import RankEnvironment, RankStrategy
 from project.training.loggers import HistoryLogger
 from project.training.module import Module
@@ -98,8 +99,7 @@ def instantiate_all(key: str, nodes: Mapping[str, Any]) -> list[Any]:
 
 def refuse_late_validation(trainer: Mapping[str, Any], *, n_batches: int) -> None:
     """Raises `ConfigError` for a validation that no epoch is long enough to reach."""
-    interval, limit = trainer["val_check_interval"], trainer.get("limit_train_batches")
-    n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * (1.0 if limit is None else limit))
+    interval, n_batches = trainer["val_check_interval"], batches_per_epoch(n_batches, trainer)
     if isinstance(interval, int) and interval > n_batches and trainer.get("check_val_every_n_epoch") is not None:
         raise ConfigError(
             f"trainer.val_check_interval: {interval} batches, but an epoch has {n_batches}; use at most that, a share "

@@ -177,10 +177,15 @@ def optimizer_steps(*, n_batches: int | None, accumulation: int, trainer: Mappin
     max_epochs, max_steps = trainer["max_epochs"], trainer["max_steps"]
     by_epochs = None
     if n_batches is not None and max_epochs is not None and max_epochs >= 0:
-        limit = trainer.get("limit_train_batches", 1.0)
-        limit = 1.0 if limit is None else limit
-        n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * limit)
-        by_epochs = max_epochs * -(-n_batches // accumulation)
+        by_epochs = max_epochs * -(-batches_per_epoch(n_batches, trainer) // accumulation)
     by_steps = max_steps if max_steps is not None and max_steps >= 0 else None
     ends = [end for end in (by_epochs, by_steps) if end is not None]
     return min(ends) if ends else None
+
+
+def batches_per_epoch(n_batches: int, trainer: Mapping[str, Any]) -> int:
+    """How many of an epoch's batches `limit_train_batches`, a number or a share, leaves."""
+    limit = trainer.get("limit_train_batches")
+    if isinstance(limit, int):
+        return min(n_batches, limit)
+    return n_batches if limit is None else int(n_batches * limit)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from project.common.errors import ProcessServerError
-from project.common.processes import mp_internals, shm_cleanup
+from project.common.processes import mp_internals
 from project.common.processes.linux import IS_LINUX
 from project.common.processes.outcome import describe_exit
 from project.common.processes.stop import raise_if_stop_requested, woken
@@ -87,7 +87,6 @@ def start(preload: tuple[str, ...] = PRELOAD) -> None:
     if _server is not None and is_running() and not _edited_files():
         return
     stop()
-    shm_cleanup.remove_stale()
     report_r, report_w = os.pipe()
     settings = {
         "preload": list(preload),
