@@ -1,0 +1,1 @@
+"""Sweeps: many trials of one configuration, an Optuna study, one coordinator."""
