@@ -60,7 +60,9 @@ def _run_hydra() -> int:
     import hydra
 
     from project.common.whitelist import WHITELIST
+    from project.sweeps.null_choices import allow_null_choices
 
+    allow_null_choices()
     started = False
 
     def task(cfg: "DictConfig") -> Any:
