@@ -70,6 +70,16 @@ class RunLayout:
         return self.run_dir / "checkpoints"
 
     @property
+    def wandb_dir(self) -> Path:
+        """What W&B writes."""
+        return self.run_dir / "wandb"
+
+    @property
+    def wandb_run_id(self) -> Path:
+        """Under which W&B knows the run, in every attempt."""
+        return self.wandb_dir / "run-id"
+
+    @property
     def processes_dir(self) -> Path:
         """One record per process."""
         return self.run_dir / "processes"

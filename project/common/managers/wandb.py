@@ -153,7 +153,7 @@ class WandbManager(BaseProcessManager):
 
     @property
     def _folder(self) -> Path:
-        return self._directory.run_dir / "wandb"
+        return self._directory.layout.wandb_dir
 
     @property
     def _open_marker(self) -> Path:
@@ -207,7 +207,7 @@ class WandbManager(BaseProcessManager):
 
     def _run_id(self) -> str:
         """The same for every attempt in this folder."""
-        file = self._folder / "run-id"
+        file = self._directory.layout.wandb_run_id
         if not file.exists():
             file.write_text(secrets.token_hex(5))
         return file.read_text()
