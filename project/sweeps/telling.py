@@ -1,0 +1,75 @@
+"""Telling how trials ended: once, and without harm when somebody else has done so before."""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from project.common.files.secrets import mask_config
+from project.sweeps.patience import is_outage
+from project.sweeps.trial_book import END, SUPERSEDED_BY, TrialBook
+
+log = logging.getLogger(__name__)
+
+
+class Teller:
+    """Tells the study how a trial ended.
+
+    Args:
+        study: With its sampler, which hears of every end.
+        book: The study's trials.
+    """
+
+    def __init__(self, study: optuna.Study, book: TrialBook) -> None:
+        self._study, self._book = study, book
+
+    def tell(
+        self, number: int, state: TrialState, end: Mapping[str, Any], *, values: list[float] | None = None
+    ) -> None:
+        """Ends a running trial. One that has ended keeps what is stored; that is said if it is something else."""
+        if not self._book.note(number, END, mask_config(dict(end))):
+            _say_if_other(self._book.read(number), state, values)
+            return
+        try:
+            self._study.tell(number, values, state)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            stored = self._book.read(number)
+            if not stored.state.is_finished():
+                raise
+            # The state is stored before the sampler's error comes up. The grid's means that this was its last point.
+            if "Study.stop" not in str(error):
+                log.warning("the sampler failed after trial %d had been stored: %s", number, error)
+            _say_if_other(stored, state, values)
+
+
+def _say_if_other(stored: FrozenTrial, state: TrialState, values: list[float] | None) -> None:
+    if stored.state is state and values in (None, stored.values):
+        return
+    clone = stored.user_attrs.get(SUPERSEDED_BY)
+    by = "" if clone is None else f", and trial {clone} has taken its place"
+    told = state.name if values is None else f"{state.name} with {', '.join(f'{value:g}' for value in values)}"
+    log.warning(
+        "trial %d ended here as %s, but another process had closed it as %s%s; what is stored stays",
+        *(stored.number, told, stored.state.name, by),
+    )
+
+
+def checked_values(number: int, values: float | Sequence[float], *, n_objectives: int) -> list[float]:
+    """The values as a list.
+
+    Raises:
+        ValueError: They cannot be told.
+    """
+    listed = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
+    for value in listed:
+        if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
+            raise ValueError(f"trial {number}: {value!r} is no value of an objective; fail the trial instead")
+    if len(listed) != n_objectives:
+        raise ValueError(f"trial {number}: {len(listed)} values were given, the study has {n_objectives} objectives")
+    return [float(value) for value in listed]  # type: ignore[arg-type]
