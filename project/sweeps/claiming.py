@@ -80,28 +80,27 @@ class Claims:
         popped = next((found for trial in waiting if (found := self._book.pop(trial, run)) is not None), None)
         trial_id = self._book.begin(run) if popped is None else popped
         study = study_of(self._storage, self._study.study_name, sampler=self._study.sampler, pruner=self._study.pruner)
-        number = self._storage.get_trial(trial_id).number
         try:
             trial = Trial(study, trial_id)
             run |= suggest(trial)
             self._section.check()
-            self._book.note(number, RUN, mask_run(run))
+            self._book.note(trial_id, RUN, mask_run(run))
         except BaseException:
             # If that fails too, the next claim finds a trial that nobody has.
             with suppress(Exception):
-                self._withdraw(number, was_waiting=popped is not None)
+                self._withdraw(trial_id, was_waiting=popped is not None)
             raise
-        self._ownership.mine.add(number)
+        self._ownership.mine.add(trial.number)
         return trial
 
-    def _withdraw(self, number: int, *, was_waiting: bool) -> None:
+    def _withdraw(self, trial_id: int, *, was_waiting: bool) -> None:
         """Undoes a claim that could not be finished; no point is lost by it."""
         if was_waiting:
-            self._book.unpop(number)
+            self._book.unpop(trial_id)
             return
-        trial = self._book.read(number)
+        trial = self._book.read(trial_id)
         point = {key: trial.system_attrs[key] for key in _GRID_POINT if key in trial.system_attrs}
         if point:
             self._book.add_waiting(system_attrs=point)
-        self._book.note(number, NOT_COUNTED, "it was not begun")
-        self._book.close(number, TrialState.FAIL)
+        self._book.note(trial_id, NOT_COUNTED, "it was not begun")
+        self._book.close(trial_id, TrialState.FAIL)

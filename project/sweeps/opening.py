@@ -12,9 +12,11 @@ from optuna.storages import BaseStorage
 
 from project.common.errors import ConfigError
 from project.common.files.atomic import atomic_file
-from project.sweeps.exclusive import Section, lock_of_study, lock_of_tables
+from project.sweeps.connecting import connect, make_folder, refused
+from project.sweeps.exclusive import Section
 from project.sweeps.patience import Patience
-from project.sweeps.storage import Place, connect, locate, make_folder, refused
+from project.sweeps.section_locks import lock_of_study, lock_of_tables
+from project.sweeps.storage import Place, locate
 
 FOLDER_ID = "folder_id"
 FOLDER_FILE = ".study_id"

@@ -11,7 +11,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from project.common.errors import ProjectError
 from project.common.processes import stop
-from project.sweeps.storage import JournalUnreachableError, Place, reason
+from project.sweeps.connecting import JournalUnreachableError, reason
+from project.sweeps.storage import Place
 
 log = logging.getLogger(__name__)
 

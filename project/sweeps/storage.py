@@ -1,22 +1,18 @@
-"""Where a study is kept: what `hydra.sweeper.storage` names, opened, and how it may be shown."""
+"""Where a study is kept: what `hydra.sweeper.storage` names, and how it may be shown."""
 
 import importlib.util
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage, get_storage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from project.common.errors import ConfigError
-from project.common.files import disk
 from project.common.files.secrets import MASK, mask_text
 from project.common.managers.directory import start_dir
 
@@ -27,6 +23,7 @@ DEFAULT_FILE = "study.db"
 CONNECT_TIMEOUT_S = 10
 _FORMS = "sqlite:///study.db, journal:///study.journal, postgresql://user@host/database or null"
 _QUERY = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")  # any other question mark belongs to the path
+_SECRET_QUERIES = ("password", "sslpassword")
 _SHORTEST_SECRET = 4  # a shorter one would mask ordinary words of an error's text
 
 Kind = Literal["memory", "sqlite", "journal", "server", "object"]
@@ -61,7 +58,7 @@ class Place:
         secrets = [address.password, *(address.query.get(name) for name in _SECRET_QUERIES)] if address else []
         for secret in secrets:
             if isinstance(secret, str) and len(secret) >= _SHORTEST_SECRET:
-                text = text.replace(secret, MASK)
+                text = text.replace(secret, MASK).replace(quote(secret, safe=""), MASK)
         return mask_text(text)
 
     def engine_options(self) -> dict[str, Any]:
@@ -72,9 +69,6 @@ class Place:
         if self.is_postgresql:
             options["connect_args"] = {"connect_timeout": CONNECT_TIMEOUT_S}
         return options
-
-
-_SECRET_QUERIES = ("password", "sslpassword")
 
 
 def locate(storage: Any, *, sweep_dir: Path) -> Place:
@@ -164,86 +158,3 @@ def _postgresql_driver() -> str:
         if importlib.util.find_spec(name):
             return name
     raise ConfigError(f"{KEY}: postgresql:// needs the package psycopg; pip install '{PACKAGE}[postgres]'")
-
-
-class JournalUnreachableError(Exception):
-    """Raised when a journal's file cannot be read or written, so that it is told from any other file."""
-
-
-class JournalFile(JournalFileBackend):
-    """Optuna's journal, whose errors say that they are the storage's."""
-
-    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-        """As Optuna's."""
-        with _journal_errors():
-            yield from super().read_logs(log_number_from)
-
-    def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """As Optuna's."""
-        with _journal_errors():
-            super().append_logs(logs)
-
-
-@contextmanager
-def _journal_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise JournalUnreachableError(error.strerror or str(error)) from error
-
-
-def connect(place: Place) -> BaseStorage:
-    """Opens it; makes its folder, file and tables where they are missing. One process at a time, please.
-
-    Raises:
-        ConfigError: It cannot be opened, or is of another kind or version.
-    """
-    if place.given is not None:
-        return get_storage(place.given)
-    with refused(place):
-        if place.file is not None:
-            make_folder(place.file.parent)
-        if place.kind == "journal":
-            return JournalStorage(JournalFile(str(place.file)))
-        return get_storage(RDBStorage(place.url, engine_kwargs=place.engine_options()))
-
-
-def disconnect(storage: BaseStorage) -> None:
-    """Closes the connections of a storage from `connect`; it opens new ones if it is used again."""
-    backend = getattr(storage, "_backend", storage)  # below Optuna's cache
-    if isinstance(backend, RDBStorage):
-        backend.remove_session()
-        backend.engine.dispose()
-
-
-def make_folder(folder: Path) -> None:
-    """Makes it; raises `ConfigError` if that is impossible or nothing can be written there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        problem = disk.is_writable(folder)
-    except OSError as error:
-        problem = error.strerror or str(error)
-    if problem:
-        raise ConfigError(f"{KEY}: {folder} cannot be written to ({problem}); name a file in a folder that can")
-
-
-@contextmanager
-def refused(place: Place) -> Iterator[None]:
-    """Lets what goes wrong at opening refuse the setting, in one line that shows no secret."""
-    try:
-        yield
-    except (SQLAlchemyError, RuntimeError, ValueError, OSError, KeyError, JournalUnreachableError) as error:
-        raise ConfigError(f"{KEY}: {place.shown} cannot be opened ({reason(place, error)}); {_cure(place)}") from None
-
-
-def reason(place: Place, error: BaseException) -> str:
-    """What the storage's library says, in one line without secrets."""
-    cause = error.__cause__ if isinstance(error.__cause__, SQLAlchemyError) else error
-    said = str(cause.orig if isinstance(cause, DBAPIError) and cause.orig else cause)
-    return place.mask(" ".join(said.split())) or type(error).__name__
-
-
-def _cure(place: Place) -> str:
-    if place.kind == "server":
-        return "start the server, or mend user, host or database in the address"
-    return "give a file that Optuna has written, or one that does not exist yet"

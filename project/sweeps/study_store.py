@@ -15,11 +15,11 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from project.common.files.secrets import mask_text
 from project.sweeps.claiming import Claims, Suggest
+from project.sweeps.connecting import disconnect
 from project.sweeps.counts import Counts, count
 from project.sweeps.opening import OpenedStudy, open_study
 from project.sweeps.ownership import Ownership
 from project.sweeps.patience import is_outage
-from project.sweeps.storage import disconnect
 from project.sweeps.taking_up import Superseded, ValuesOf, clone_of, completed_values, going_on, supersede
 from project.sweeps.telling import Teller, checked_values
 from project.sweeps.trial_book import BEAT, NOT_COUNTED, SUPERSEDED_BY, TRIES, TrialBook
@@ -122,7 +122,7 @@ class StudyStore:
         closed = []
         try:
             for trial in trials:
-                if not self._book.note(trial.number, BEAT, self._ownership.clock()):
+                if not self._book.note(trial._trial_id, BEAT, self._ownership.clock()):
                     closed.append(trial.number)
         except Exception as error:
             if not is_outage(error):
@@ -165,8 +165,8 @@ class StudyStore:
 
         def close() -> None:
             with self._section.held():
-                if self._book.note(trial.number, NOT_COUNTED, mask_text(why)):
-                    self._book.close(trial.number, TrialState.FAIL)
+                if self._book.note(trial._trial_id, NOT_COUNTED, mask_text(why)):
+                    self._book.close(trial._trial_id, TrialState.FAIL)
 
         self._ended(trial, close)
 
@@ -189,7 +189,7 @@ class StudyStore:
     ) -> None:
         def tell() -> None:
             with self._section.held():
-                self._teller.tell(trial.number, state, end, values=values)
+                self._teller.tell(trial, state, end, values=values)
 
         self._ended(trial, tell)
 
@@ -198,7 +198,7 @@ class StudyStore:
     ) -> int:
         def replace() -> int:
             with self._section.held():
-                stored = self._book.read(trial.number)
+                stored = self._book.read(trial._trial_id)
                 if stored.state.is_finished():
                     return self._taken_by(stored)
                 clone = clone_of(stored, self._book.all())

@@ -67,9 +67,9 @@ def supersede(
     if clone is None:
         origin = {CLONE_OF: trial.number, FIRST_TRY: trial.user_attrs.get(FIRST_TRY, trial.number)}
         clone = book.clone(trial, {TRIES: trial.user_attrs.get(TRIES, 0)} | origin | attributes)
-    book.note(trial.number, END, mask_config(dict(end)))
-    book.note(trial.number, SUPERSEDED_BY, clone)
-    book.close(trial.number, TrialState.FAIL)
+    book.note(trial._trial_id, END, mask_config(dict(end)))
+    book.note(trial._trial_id, SUPERSEDED_BY, clone)
+    book.close(trial._trial_id, TrialState.FAIL)
     return clone
 
 
@@ -93,8 +93,8 @@ def take_over(
     checkpoint = _checkpoint(folder)
     end = {"cause": f"{owner} is gone", "checkpoint": checkpoint, "seconds": _seconds(trial), "exit_code": None}
     if values is not None:
-        book.note(trial.number, END, end | {"cause": None, "exit_code": 0})
-        book.close(trial.number, TrialState.COMPLETE, values)
+        book.note(trial._trial_id, END, end | {"cause": None, "exit_code": 0})
+        book.close(trial._trial_id, TrialState.COMPLETE, values)
         return Superseded(number=trial.number, owner=owner, values=values)
     # A folder that cannot be seen from here may have a checkpoint: whoever runs the clone looks again.
     unseen = folder is not None and not folder.is_dir()

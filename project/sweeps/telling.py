@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from project.common.files.secrets import mask_config
 from project.sweeps.patience import is_outage
@@ -28,23 +28,23 @@ class Teller:
         self._study, self._book = study, book
 
     def tell(
-        self, number: int, state: TrialState, end: Mapping[str, Any], *, values: list[float] | None = None
+        self, trial: Trial, state: TrialState, end: Mapping[str, Any], *, values: list[float] | None = None
     ) -> None:
         """Ends a running trial. One that has ended keeps what is stored; that is said if it is something else."""
-        if not self._book.note(number, END, mask_config(dict(end))):
-            _say_if_other(self._book.read(number), state, values)
+        if not self._book.note(trial._trial_id, END, mask_config(dict(end))):
+            _say_if_other(self._book.read(trial._trial_id), state, values)
             return
         try:
-            self._study.tell(number, values, state)
+            self._study.tell(trial, values, state)
         except Exception as error:
             if is_outage(error):
                 raise
-            stored = self._book.read(number)
+            stored = self._book.read(trial._trial_id)
             if not stored.state.is_finished():
                 raise
             # The state is stored before the sampler's error comes up. The grid's means that this was its last point.
             if "Study.stop" not in str(error):
-                log.warning("the sampler failed after trial %d had been stored: %s", number, error)
+                log.warning("the sampler failed after trial %d had been stored: %s", trial.number, error)
             _say_if_other(stored, state, values)
 
 

@@ -21,7 +21,7 @@ _RUNG = "completed_rung_"
 
 
 class TrialBook:
-    """Reads and writes trials; knows no rules.
+    """Reads and writes trials, by the storage's id; knows no rules.
 
     Args:
         storage: As Optuna opened it.
@@ -37,9 +37,9 @@ class TrialBook:
         trials: list[FrozenTrial] = self._storage.get_all_trials(self._study_id, deepcopy=False)
         return trials
 
-    def read(self, number: int) -> FrozenTrial:
+    def read(self, trial_id: int) -> FrozenTrial:
         """One trial as it is stored now."""
-        return self._storage.get_trial(self._id(number))
+        return self._storage.get_trial(trial_id)
 
     def begin(self, run: Mapping[str, Any]) -> int:
         """Adds a running trial with its owner, in one write; returns its id."""
@@ -57,21 +57,21 @@ class TrialBook:
             return None
         return waiting._trial_id if taken else None
 
-    def unpop(self, number: int) -> None:
+    def unpop(self, trial_id: int) -> None:
         """Lets a running trial that has reported nothing wait again."""
-        self._storage.set_trial_state_values(self._id(number), TrialState.WAITING)
+        self._storage.set_trial_state_values(trial_id, TrialState.WAITING)
 
-    def note(self, number: int, name: str, value: Any) -> bool:
+    def note(self, trial_id: int, name: str, value: Any) -> bool:
         """Writes an attribute; False when the trial has ended, and takes none."""
         try:
-            self._storage.set_trial_user_attr(self._id(number), name, value)
+            self._storage.set_trial_user_attr(trial_id, name, value)
         except UpdateFinishedTrialError:
             return False
         return True
 
-    def close(self, number: int, state: TrialState, values: list[float] | None = None) -> None:
+    def close(self, trial_id: int, state: TrialState, values: list[float] | None = None) -> None:
         """Ends a trial without telling the sampler."""
-        self._storage.set_trial_state_values(self._id(number), state, values)
+        self._storage.set_trial_state_values(trial_id, state, values)
 
     def clone(self, trial: FrozenTrial, attributes: dict[str, Any]) -> int:
         """Adds a waiting trial with the parameters of `trial`, in one write; returns its number."""
@@ -92,10 +92,6 @@ class TrialBook:
         """Adds a waiting trial without parameters, in one write."""
         template = create_trial(state=TrialState.WAITING, system_attrs=system_attrs)
         self._storage.create_new_trial(self._study_id, template_trial=template)
-
-    def _id(self, number: int) -> int:
-        trial_id: int = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
-        return trial_id
 
 
 def mask_run(run: Mapping[str, Any]) -> dict[str, Any]:

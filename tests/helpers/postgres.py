@@ -28,30 +28,30 @@ class Server:
     """
 
     def __init__(self, folder: Path, *, bin_dir: Path, user: str | None) -> None:
-        self._folder, self._bin_dir, self._user = folder, bin_dir, user
+        self.folder, self._bin_dir, self._user = folder, bin_dir, user
         self._process: subprocess.Popen[bytes] | None = None
         self._run("initdb", "-D", str(folder / "data"), "-U", "tester", "-A", "trust", "--no-sync")
 
     def url(self, user: str = "tester", database: str = "postgres") -> str:
         """Its address."""
-        return f"postgresql://{user}@/{database}?host={self._folder}"
+        return f"postgresql://{user}@/{database}?host={self.folder}"
 
     def start(self) -> None:
         """Starts it and waits until it answers."""
         options = {
             "listen_addresses": "",
-            "unix_socket_directories": self._folder,
+            "unix_socket_directories": self.folder,
             "dynamic_shared_memory_type": "mmap",
         }
         options |= {"autovacuum": "off", "fsync": "off"}
         settings = [word for key, value in options.items() for word in ("-c", f"{key}={value}")]
-        with open(self._folder / "server.log", "ab") as out:
+        with open(self.folder / "server.log", "ab") as out:
             self._process = subprocess.Popen(
-                [self._bin_dir / "postgres", "-D", self._folder / "data", *settings],
+                [self._bin_dir / "postgres", "-D", self.folder / "data", *settings],
                 **self._as_user(),  # type: ignore[call-overload]
                 stdout=out,
                 stderr=out,
-                cwd=self._folder,
+                cwd=self.folder,
             )
         until(self._answers, 30, what="the server answers")
 
@@ -64,7 +64,7 @@ class Server:
 
     def sql(self, statement: str) -> str:
         """What a statement returns, as text."""
-        return self._run("psql", "-X", "-A", "-t", "-h", str(self._folder), "-U", "tester", "postgres", "-c", statement)
+        return self._run("psql", "-X", "-A", "-t", "-h", str(self.folder), "-U", "tester", "postgres", "-c", statement)
 
     def _answers(self) -> bool:
         with contextlib.suppress(subprocess.CalledProcessError):
@@ -79,7 +79,7 @@ class Server:
             capture_output=True,
             text=True,
             timeout=60,
-            cwd=self._folder,
+            cwd=self.folder,
             check=True,
         )
         return str(done.stdout).strip()
