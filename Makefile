@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV ?=
 ARGS ?=
 EXTRAS ?=
+SWEEP ?=
 
 ifeq ($(strip $(VENV)),)
 BIN := .venv/bin
@@ -19,9 +20,11 @@ endif
 
 PIP_INSTALL := .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile
 
+EXTRA_PINS := -c requirements.lock --no-build-isolation
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-fast chaos lint format benchmark install extras lock clean
+.PHONY: help train test test-fast chaos lint format dashboard benchmark install extras lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2} /^#   / {sub(/^#   /, ""); print}' Makefile
@@ -48,6 +51,11 @@ format: $(INSTALLED) ## lay out the code and mend what can be mended
 chaos: $(INSTALLED) ## what can happen to each process, in each phase, with the real program; an hour on two cores
 	@exec "$(BIN)/python" -m tests.chaos.run $(ARGS)
 
+dashboard: $(INSTALLED) ## optuna-dashboard on a sweep: make dashboard SWEEP=sweeps/x ARGS="--port 8081"
+	@test -n "$(SWEEP)" || { echo "SWEEP: nothing was given; make dashboard SWEEP=sweeps/x" >&2; exit 1; }
+	@test -n "$(VENV)" || "$(BIN)/python" -c "import optuna_dashboard" 2>/dev/null || $(PIP_INSTALL) $(EXTRA_PINS) -e ".[dashboard]"
+	@exec "$(BIN)/python" -m project.sweeps.dashboard "$(SWEEP)" $(ARGS)
+
 benchmark: $(INSTALLED) ## how long processes take to start
 	@exec "$(BIN)/python" benchmarks/startup.py $(ARGS)
 
@@ -72,7 +80,7 @@ install: $(INSTALLED) ## make .venv and install the pins, if that is not done
 
 extras: .venv/.installed ## optional packages: make extras EXTRAS=lora,postgres
 	@test -n "$(EXTRAS)" || { echo "EXTRAS: nothing was given; make extras EXTRAS=lora,postgres" >&2; exit 1; }
-	@$(PIP_INSTALL) -c requirements.lock --no-build-isolation -e ".[$(EXTRAS)]"
+	@$(PIP_INSTALL) $(EXTRA_PINS) -e ".[$(EXTRAS)]"
 
 # torch stays at its pin until the lock is edited by hand: the first installation decides which build comes.
 lock: ## write requirements.lock from setup.cfg; ARGS="-c requirements.lock" keeps the pins that are there

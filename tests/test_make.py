@@ -21,6 +21,7 @@ case "$*" in
 "-c import ensurepip, venv") exit "${NO_ENSUREPIP:-0}" ;;
 "-m pip --version") ;;
 "-m compileall "*) ;;
+"-c import optuna_dashboard") exit "${NO_DASHBOARD:-0}" ;;
 "-c import fcntl"*) exec "$REAL_PYTHON" "$@" ;;
 "-c"*) ;;
 *) echo "$*" >>"$CALLS"; case "$*" in *"${FAIL_ON:-nothing}"*) exit 1 ;; esac ;;
@@ -154,6 +155,27 @@ def test_uses_a_ready_environment_as_it_is(checkout: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert read_calls(checkout) == ["-m pytest"]
     assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize(("is_missing", "installs"), [("0", 0), ("1", 1)])
+def test_the_dashboard_installs_its_package_once(checkout: Path, is_missing: str, installs: int) -> None:
+    run_make(checkout, "install")
+    read_calls(checkout)
+
+    result = run_make(checkout, "dashboard", "SWEEP=sweeps/a b", "ARGS=--port 8081", NO_DASHBOARD=is_missing)
+
+    assert result.returncode == 0, result.stderr
+    assert read_calls(checkout) == [
+        *["-c requirements.lock --no-build-isolation -e .[dashboard]"] * installs,
+        "-m project.sweeps.dashboard sweeps/a b --port 8081",
+    ]
+
+
+def test_the_dashboard_wants_a_sweep(checkout: Path) -> None:
+    result = run_make(checkout, "dashboard")
+
+    assert result.returncode != 0
+    assert "SWEEP: nothing was given; make dashboard SWEEP=sweeps/x" in result.stderr
 
 
 def test_says_what_to_install_when_python_cannot_make_environments(checkout: Path) -> None:

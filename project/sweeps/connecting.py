@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
 from optuna.storages.journal import JournalFileBackend
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -75,12 +76,23 @@ def make_folder(folder: Path) -> None:
         raise ConfigError(f"{KEY}: {folder} cannot be written to ({problem}); name a file in a folder that can")
 
 
+_UNUSABLE = (
+    SQLAlchemyError,
+    StorageInternalError,
+    RuntimeError,
+    ValueError,
+    OSError,
+    KeyError,
+    JournalUnreachableError,
+)
+
+
 @contextmanager
 def refused(place: Place) -> Iterator[None]:
     """Lets what goes wrong at opening refuse the setting, in one line that shows no secret."""
     try:
         yield
-    except (SQLAlchemyError, RuntimeError, ValueError, OSError, KeyError, JournalUnreachableError) as error:
+    except _UNUSABLE as error:
         raise ConfigError(f"{KEY}: {place.shown} cannot be opened ({reason(place, error)}); {_cure(place)}") from None
 
 

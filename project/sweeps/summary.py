@@ -110,7 +110,10 @@ def summarize(study: "Study", sweep_dir: Path, space: "HasTypes | None" = None) 
     """
     frozen = study.get_trials(deepcopy=False)
     trials = {trial.number: _facts(trial, sweep_dir, space) for trial in frozen}
-    names = study.metric_names or ["value"] * len(study.directions)
+    n_objectives = len(study.directions)
+    names = study.metric_names or (
+        [f"value {number}" for number in range(n_objectives)] if n_objectives > 1 else ["value"]
+    )
     return Summary(
         study=study.study_name,
         metrics=tuple(names),
@@ -171,7 +174,7 @@ def _param(name: str, value: Any, space: "HasTypes | None") -> Any:
 
 def _folder(number: int, run: dict[str, Any], sweep_dir: Path) -> Path | None:
     """The recorded folder, or the one beside the others if the sweep was moved or copied."""
-    recorded = Path(run["folder"]) if run.get("folder") else None
+    recorded = sweep_dir / run["folder"] if run.get("folder") else None
     beside = sweep_dir / str(number)
     if beside.is_dir() and not (recorded and recorded.is_dir()):
         return beside
@@ -179,9 +182,10 @@ def _folder(number: int, run: dict[str, Any], sweep_dir: Path) -> Path | None:
 
 
 def _checkpoint(recorded: str | None, folder: Path | None) -> str | None:
+    """As recorded, in the folder where it is now if the sweep was moved or copied."""
     if recorded is None or folder is None or Path(recorded).exists():
         return recorded
-    moved = folder / RunLayout(folder).checkpoints_dir.name / Path(recorded).name
+    moved = RunLayout(folder).checkpoints_dir / Path(recorded).name
     return str(moved) if moved.exists() else recorded
 
 
