@@ -96,6 +96,12 @@ def make_sampler(node: Mapping[str, Any], *, space: SearchSpace, start_method: s
     return SweepSampler(sampler, node)
 
 
+def close_sampler(sampler: BaseSampler) -> None:
+    """Ends the process in which it samples, if there is one."""
+    if isinstance(sampler, SweepSampler):
+        sampler.close()
+
+
 def n_grid_points(sampler: BaseSampler) -> int | None:
     """How many points there are; None when there is no end of them."""
     inner = sampler.sampler if isinstance(sampler, SweepSampler) else sampler

@@ -63,6 +63,30 @@ def in_parts(
     return points
 
 
+def halved(study: optuna.Study, space: SearchSpace, n_trials: int) -> list[dict[str, Any]]:
+    """The points of trials that report, and end when the study's pruner says so."""
+    points = []
+    for _ in range(n_trials):
+        trial = study.ask()
+        points.append(space.suggest(trial))
+        for step in range(1, 10):
+            trial.report(points[-1]["x"], step)
+            if trial.should_prune():
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                break
+        else:
+            study.tell(trial, points[-1]["x"])
+    return points
+
+
+def sample_storage(url: str, n_trials: str) -> None:
+    """One of several processes that sample the same study."""
+    node = nodes()["random"] | {"seed": 7}
+    space = space_of(node)
+    study = optuna.load_study(study_name="s", storage=url, sampler=make_sampler(node, space=space))
+    sample(study, space, int(n_trials))
+
+
 def main(method: str, what: str) -> None:
     """A main that samples with a Gaussian process in a child: `sample`s and closes it, or `wait`s to be killed."""
     from project.common.processes import process_server
@@ -87,4 +111,4 @@ def main(method: str, what: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sample_storage(*sys.argv[2:]) if sys.argv[1] == "storage" else main(*sys.argv[1:])

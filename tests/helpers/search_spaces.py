@@ -49,6 +49,13 @@ def jobs(space: SearchSpace, name: str) -> list[dict[str, Any]]:
     return [job(space.overrides({name: choice})) for choice in choices(space, name)]
 
 
+def sampled(space: SearchSpace, cfg: Any = None) -> dict[str, Any]:
+    """The parameters of a trial."""
+    import optuna
+
+    return space.suggest(optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0)).ask(), cfg)
+
+
 def suggest_width(cfg: Any, trial: Any) -> None:
     """A conditional search space: only model b has a width."""
     if trial.params["model"] == "b":

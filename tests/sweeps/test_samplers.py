@@ -1,5 +1,7 @@
 """Every sampler of the group is built from its node, and draws no point twice because of its seed."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +9,10 @@ import optuna
 import pytest
 
 from project.common.errors import ConfigError
-from project.sweeps.samplers import make_sampler, n_grid_points
+from project.sweeps.samplers import close_sampler, make_sampler, n_grid_points
 from project.sweeps.search_space import read_search_space
 from tests.helpers import samplers
-from tests.helpers.samplers import in_parts, nodes, sample, space_of
+from tests.helpers.samplers import halved, in_parts, nodes, sample, space_of
 from tests.helpers.training import ROOT
 
 SEEDED = ["tpe", "random", "cmaes", "nsgaii", "nsgaiii", "qmc", "grid"]
@@ -58,6 +60,31 @@ def test_two_samplers_of_one_study_do_not_draw_the_same_points(name: str, tmp_pa
     trials = [study.ask() for _ in range(4) for study in studies]
 
     assert len({str(space.suggest(trial)) for trial in trials}) == 8
+
+
+@pytest.mark.slow
+@pytest.mark.case("08")
+def test_two_processes_of_one_study_draw_the_points_of_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = optuna.create_study(storage=url, study_name="s")
+    command = [sys.executable, "-m", "tests.helpers.samplers", "storage", url, "6"]
+    with subprocess.Popen(command, cwd=ROOT) as one, subprocess.Popen(command, cwd=ROOT) as other:
+        assert (one.wait(60), other.wait(60)) == (0, 0)
+
+    assert [trial.params for trial in study.trials] == in_parts(seeded("random"), 12)
+
+
+@pytest.mark.parametrize("name", [*SEEDED, "gp"])
+def test_every_sampler_works_with_a_pruner_that_shows_it_a_part_of_the_study(name: str, served: int) -> None:
+    node = seeded(name)
+    sampler = make_sampler(node | ({"n_startup_trials": 2} if name == "gp" else {}), space=space_of(node))
+    pruner = optuna.pruners.HyperbandPruner(max_resource=9)
+    study = optuna.create_study(sampler=sampler, pruner=pruner)
+    points = halved(study, space_of(node), 14)
+    close_sampler(sampler)
+
+    assert len(points) == 14
+    assert {trial.state.name for trial in study.trials} == {"COMPLETE", "PRUNED"}
 
 
 def test_samplers_within_a_sampler_are_seeded_by_their_trial_too() -> None:
@@ -109,7 +136,7 @@ def test_the_removed_sampler_says_what_to_use_instead() -> None:
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "cmaes", None)
+    monkeypatch.setitem(sys.modules, "cmaes", None)
 
     with pytest.raises(ConfigError, match=KEY + r": needs the package cmaes; `make extras EXTRAS=cmaes` installs it"):
         make_sampler(nodes()["cmaes"], space=read_search_space({}, []))

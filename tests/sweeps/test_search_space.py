@@ -1,15 +1,14 @@
 """What is typed as a search space arrives in the jobs, with its types; what cannot be searched is refused."""
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from project.common.errors import ConfigError
-from project.common.whitelist import ALLOW_VARIABLE
-from project.sweeps.search_space import SearchSpace, changes, read_search_space
-from tests.helpers import search_spaces
-from tests.helpers.search_spaces import choices, job, jobs
+from project.sweeps.search_space import changes, read_search_space
+from tests.helpers.search_spaces import choices, job, jobs, sampled
 
 pytestmark = pytest.mark.usefixtures("composing")
 
@@ -42,13 +41,6 @@ def quoted(text: str, quote: str) -> str:
     return QuotedString(text, Quote[quote]).with_quotes()
 
 
-def ask(space: SearchSpace, cfg: Any = None, *, seed: int = 0) -> dict[str, Any]:
-    import optuna
-
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-    return space.suggest(study.ask(), cfg)
-
-
 @pytest.mark.case("23")
 @pytest.mark.parametrize("form", ["choice({},plain)", "{},plain", "sort(choice({},plain))", "shuffle({},plain)"])
 @pytest.mark.parametrize("quote", ["single", "double"])
@@ -65,6 +57,25 @@ def test_every_string_arrives_in_the_job(text: str) -> None:
     space = read_search_space({}, [f"name=choice({quoted(text, 'double')},plain)"])
 
     assert job(space.overrides({"name": text}))["name"] == text
+
+
+@pytest.mark.case("23")
+def test_every_string_comes_back_from_a_database(tmp_path: Path) -> None:
+    import optuna
+
+    texts = [*STRINGS, "\x00", "\udc80", "${y}"]
+    space = read_search_space({"name": f"choice({','.join(quoted(text, 'single') for text in texts)})"}, [])
+    grid = optuna.samplers.GridSampler({"name": texts})
+    for n_trials in (len(texts), 0):
+        storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/study.db")
+        study = optuna.create_study(storage=storage, study_name="s", sampler=grid, load_if_exists=True)
+        for _ in range(n_trials):
+            space.suggest(study.ask())
+        trials = study.trials
+        storage.engine.dispose()
+
+    assert sorted(trial.params["name"] for trial in trials) == sorted(texts)
+    assert trials[0].distributions == space.distributions
 
 
 @pytest.mark.case("23")
@@ -135,7 +146,7 @@ def test_glob_means_the_files_of_a_group() -> None:
 def test_numbers_that_are_not_choices_arrive_as_what_they_are() -> None:
     space = read_search_space({"x": "int(interval(1, 5))", "y": "tag(log, interval(1e-5, 1))"}, ["name=range(1,9,2)"])
 
-    seen = job(space.overrides(ask(space)))
+    seen = job(space.overrides(sampled(space)))
     assert type(seen["x"]) is int
     assert type(seen["y"]) is float
     assert seen["name"] in (1, 3, 5, 7)
@@ -194,38 +205,6 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         read_search_space({"x": "interval(2, 1)"}, ["y=choice(1,true)", "z=range(0, 0)"])
 
     assert [problem.partition(":")[0] for problem in raised.value.problems] == ["x", "y", "z"]
-
-
-def test_a_custom_search_space_adds_what_only_some_trials_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ALLOW_VARIABLE, search_spaces.ALLOWED)
-    custom = f"{search_spaces.__name__}.suggest_width"
-    for model, names in (("a", ["model"]), ("b", ["model", "model.width"])):
-        space = read_search_space({}, [f"model=choice({model})"], custom_search_space=custom)
-
-        params = ask(space, {"narrowest": 8})
-        assert list(params) == names
-        assert job(space.overrides(params))["model"].get("width") == (8 if model == "b" else None)
-
-
-def test_a_string_of_a_custom_search_space_arrives_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ALLOW_VARIABLE, search_spaces.ALLOWED)
-    space = read_search_space({}, [], custom_search_space=f"{search_spaces.__name__}.suggest_name")
-
-    assert job(space.overrides(ask(space)))["name"] == "it's ${y}"
-
-
-@pytest.mark.parametrize("given", ["name=fixed", "+name=fixed", "++name=choice(a,b)"])
-def test_a_key_that_is_fixed_or_searched_already_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ALLOW_VARIABLE, search_spaces.ALLOWED)
-    space = read_search_space({}, [given], custom_search_space=f"{search_spaces.__name__}.suggest_name")
-
-    with pytest.raises(ConfigError, match=r"^name: is searched as 'name', and is also given as"):
-        ask(space)
-
-
-def test_a_custom_search_space_that_may_not_be_called_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"hydra\.sweeper\.custom_search_space: 'os\.system' may not be called"):
-        read_search_space({}, [], custom_search_space="os.system")
 
 
 def test_a_study_with_other_choices_is_refused_by_the_key() -> None:
