@@ -12,8 +12,11 @@ from project.common.whitelist import allowed_patterns, authorize, find_targets, 
 
 _EXTRAS = {"CmaEsSampler": "cmaes"}  # what needs a package that is not always there, and the extra that brings it
 
+# Arguments that must be built, which their annotations do not decide.
+_NODES = ("wrapped_pruner", "base_sampler", "independent_sampler", "crossover", "mutation", "constraints_func")
 
-def build(node: Mapping[str, Any], *, key: str, allow: Sequence[str]) -> Any:
+
+def build(node: Mapping[str, Any] | None, *, key: str, allow: Sequence[str]) -> Any:
     """Returns what the node at `key` describes.
 
     Raises:
@@ -29,9 +32,12 @@ def build(node: Mapping[str, Any], *, key: str, allow: Sequence[str]) -> Any:
         raise ConfigError(f"{key}{_to_blame(node, allow, text)}: {text}") from error
 
 
-def check(node: Mapping[str, Any], *, key: str, allow: Sequence[str]) -> dict[str, Any]:
+def check(node: Mapping[str, Any] | None, *, key: str, allow: Sequence[str]) -> dict[str, Any]:
     """Returns the node as plain data, if what it names may be called and takes such arguments; builds nothing."""
-    node = as_plain(node)
+    node = as_plain(node or {})
+    if "_target_" not in node:
+        group = key.replace(".", "/")
+        raise ConfigError(f"{key}: names nothing to build; choose one by {group}=…, or give it a _target_")
     patterns = (*allowed_patterns(), *allow)
     try:
         refuse_harmful(node, patterns=patterns)
@@ -45,9 +51,19 @@ def check(node: Mapping[str, Any], *, key: str, allow: Sequence[str]) -> dict[st
         if extra is not None and find_spec(extra) is None:
             problems.append(f"{full_key}: needs the package {extra}; `make extras EXTRAS={extra}` installs it")
         problems += misfits(full_key, found, _at(node, place), given_later=())
+        problems += _unbuilt(full_key, _at(node, place))
     if problems:
         raise ConfigError(*problems)
     return node
+
+
+def _unbuilt(key: str, node: Mapping[str, Any]) -> list[str]:
+    given = {name: node[name] for name in _NODES if node.get(name) is not None}
+    return [
+        f"{key}.{name}: {value!r} names nothing to build; give it a _target_, or null"
+        for name, value in given.items()
+        if not (isinstance(value, Mapping) and "_target_" in value)
+    ]
 
 
 def _built(node: Mapping[str, Any], allow: Sequence[str]) -> Any:

@@ -73,7 +73,9 @@ class SweepSampler(BaseSampler):
         self.sampler.reseed_rng()
 
 
-def make_sampler(node: Mapping[str, Any], *, space: SearchSpace, start_method: str | None = None) -> SweepSampler:
+def make_sampler(
+    node: Mapping[str, Any] | None, *, space: SearchSpace, start_method: str | None = None
+) -> SweepSampler:
     """Builds `hydra.sweeper.sampler`; its user closes it.
 
     Args:

@@ -192,7 +192,7 @@ def test_nothing_is_left_of_a_main_that_was_killed(method: str, number: int, tmp
 
 @pytest.mark.slow
 def test_a_main_that_forgets_to_close_ends_all_the_same(tmp_path: Path) -> None:
-    with running(["python", "-m", "tests.helpers.samplers", "forkserver", "forget"], output=tmp_path / "out") as tree:
+    with running(["python", "-m", "tests.helpers.samplers", "spawn", "forget"], output=tmp_path / "out") as tree:
         assert tree.wait(30) == 0, tree.text
 
         tree.assert_nothing_left()

@@ -100,6 +100,7 @@ def test_a_patient_pruner_asks_the_one_it_wraps() -> None:
         ("none", {"_target_": "optuna.pruners.MedianPrune"}, r"\._target_: 'optuna\.pruners\.MedianPrune' cannot be"),
         ("none", {"_target_": "optuna.samplers.RandomSampler"}, r"\._target_: 'optuna\.samplers\.RandomSampler' may"),
         ("none", {"_target_": "optuna.pruners._filter_study"}, r""),
+        ("patient", {"wrapped_pruner": {"n_min_trials": 1}}, r"\.wrapped_pruner: \{'n_min_trials': 1\} names nothing"),
         ("none", {"_target_": 3}, r"\._target_: 3 is not a dotted name"),
     ],
 )

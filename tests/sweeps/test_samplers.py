@@ -157,12 +157,19 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         ("random", {"_target_": "os.system"}, r"\._target_: 'os\.system' may not be called"),
         ("random", {"_target_": "optuna.samplers.MedianSampler"}, r"\._target_: 'optuna\.samplers\.MedianSampler' can"),
         ("random", {"_target_": "optuna.samplers._random.np.load"}, r"\._target_: "),
+        ("nsgaii", {"crossover": "uniform"}, r"\.crossover: 'uniform' names nothing to build; give it a _target_"),
         ("cmaes", {"independent_sampler": {"_target_": "os.system"}}, r"\.independent_sampler\._target_: "),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_key(name: str, changed: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=KEY + problem):
         make_sampler(nodes()[name] | changed, space=read_search_space({}, []))
+
+
+@pytest.mark.parametrize("node", [None, {}, {"seed": 1}])
+def test_a_node_that_names_nothing_is_refused(node: dict[str, Any] | None) -> None:
+    with pytest.raises(ConfigError, match=KEY + r": names nothing to build; choose one by hydra/sweeper/sampler=…"):
+        make_sampler(node, space=read_search_space({}, []))
 
 
 def test_what_makes_no_sampler_is_refused() -> None:
