@@ -3,42 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
-from optuna.storages.journal import JournalFileBackend
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from project.common.errors import ConfigError
 from project.common.files import disk
+from project.sweeps.journal_file import JournalFile, JournalUnreachableError
 from project.sweeps.storage import KEY, Place
-
-
-class JournalUnreachableError(Exception):
-    """Raised when a journal's file cannot be read or written, so that it is told from any other file."""
-
-
-class JournalFile(JournalFileBackend):
-    """Optuna's journal, whose errors say that they are the storage's."""
-
-    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-        """As Optuna's."""
-        with _journal_errors():
-            yield from super().read_logs(log_number_from)
-
-    def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """As Optuna's."""
-        with _journal_errors():
-            super().append_logs(logs)
-
-
-@contextmanager
-def _journal_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise JournalUnreachableError(error.strerror or str(error)) from error
 
 
 def connect(place: Place) -> BaseStorage:
@@ -53,7 +26,7 @@ def connect(place: Place) -> BaseStorage:
         if place.file is not None:
             make_folder(place.file.parent)
         if place.kind == "journal":
-            return JournalStorage(JournalFile(str(place.file)))
+            return JournalStorage(JournalFile(place.file))
         return get_storage(RDBStorage(place.url, engine_kwargs=place.engine_options()))
 
 

@@ -11,7 +11,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from project.common.errors import ProjectError
 from project.common.processes import stop
-from project.sweeps.connecting import JournalUnreachableError, reason
+from project.sweeps.connecting import reason
+from project.sweeps.journal_file import JournalUnreachableError
 from project.sweeps.storage import Place
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class StorageLostError(ProjectError):
     """Raised when a study's storage does not answer for too long; says what happens to the trials."""
 
 
-class SectionLostError(Exception):
+class SectionLostError(RuntimeError):
     """Raised when the lock of the exclusive section was lost while its holder believed to have it."""
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from project.common.errors import ConfigError
 from project.sweeps import storage
+from project.sweeps.patience import StorageLostError
 from project.sweeps.storage import locate
 from tests.helpers.postgres import Server
 from tests.helpers.stores import END, claimed, open_store, opened
@@ -159,14 +160,45 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path, scheme: str
         open_store(Path("/proc/sweep"))
 
 
+@pytest.mark.parametrize("text", ["no database, no journal\n" * 50, '{"one": "line"}', '{"a": 1}\n{"b": 2}'])
 @pytest.mark.parametrize("scheme", ["sqlite", "journal"])
-def test_a_file_of_another_kind_is_refused_and_stays(tmp_path: Path, scheme: str) -> None:
+def test_a_file_of_another_kind_is_refused_and_stays(tmp_path: Path, scheme: str, text: str) -> None:
     file = tmp_path / "notes.txt"
-    file.write_text("no database, and no journal\n" * 50)
+    file.write_text(text)
 
     with pytest.raises(ConfigError, match=KEY + r".*notes.txt cannot be opened \(.+\); give a file that Optuna"):
         open_store(tmp_path / "sweep", f"{scheme}:///{file}")
-    assert file.read_text() == "no database, and no journal\n" * 50
+    assert file.read_text() == text
+
+
+def test_a_journal_whose_last_line_was_cut_off_goes_on(tmp_path: Path) -> None:
+    """A kill can cut a write in two; the next line was then glued to the half one, and the study was lost."""
+    file = tmp_path / "kept.journal"
+    with opened(tmp_path / "sweep", str(file)) as store:
+        claimed(store)
+    with file.open("ab") as journal:
+        journal.write(b'{"op_code":8,"worker_id":"' + b"x" * 5000)
+    for n_trials in (2, 3):
+        with opened(tmp_path / "sweep", str(file)) as store:
+            store.complete(claimed(store), 1.0, END)
+
+            assert len(store.study.trials) == n_trials
+    assert b"xxx" not in file.read_bytes()
+
+
+def test_a_journal_that_cannot_be_written_is_an_outage(tmp_path: Path) -> None:
+    file = tmp_path / "kept.journal"
+    with opened(tmp_path / "sweep", str(file), storage_timeout_s=0.5) as store:
+        trial = claimed(store)
+        file.rename(tmp_path / "away")
+        file.mkdir()
+        with pytest.raises(StorageLostError, match="Is a directory"):
+            store.complete(trial, 1.0, END)
+        file.rmdir()
+        (tmp_path / "away").rename(file)
+        store.complete(trial, 1.0, END)
+
+        assert store.progress().complete == 1
 
 
 def test_a_study_of_another_version_of_optuna_is_refused(tmp_path: Path) -> None:
