@@ -25,8 +25,8 @@ def connect(place: Place) -> BaseStorage:
     with refused(place):
         if place.file is not None:
             make_folder(place.file.parent)
-        if place.kind == "journal":
-            return JournalStorage(JournalFile(place.file))
+            if place.kind == "journal":
+                return JournalStorage(JournalFile(place.file))
         return get_storage(RDBStorage(place.url, engine_kwargs=place.engine_options()))
 
 

@@ -87,17 +87,18 @@ def test_a_server_that_stays_away_is_given_up(postgres: Server, tmp_path: Path) 
 
 
 def test_a_claim_that_an_outage_cut_off_leaves_no_trial_running(postgres: Server, tmp_path: Path) -> None:
-    """The trial was made and its claim is repeated: nobody would ever end the first one."""
-    outages = iter([True])
+    """The trial was made, could not be withdrawn, and its claim is repeated: nobody would ever end the first one."""
+    server = threading.Timer(2.0, postgres.start)
 
     def cut_off(trial: Trial) -> object:
-        if next(outages, False):
+        if not server.is_alive() and not server.finished.is_set():
             postgres.stop()
-            postgres.start()
+            server.start()
         return suggest(trial)
 
     with opened(tmp_path / "sweep", postgres.url()) as store:
         trial = store.claim(2, cut_off)  # type: ignore[arg-type]
+        server.join(60)
         assert trial is not None
         store.complete(trial, 1.0, END)
         store.complete(claimed(store, 2), 1.0, END)
