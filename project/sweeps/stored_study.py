@@ -9,11 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 import optuna
+from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
 
-from project.common.errors import ConfigError
+from project.common.errors import ConfigError, ProjectError
 from project.common.files.secrets import MASK
-from project.sweeps.connecting import JournalFile, disconnect, refused
+from project.sweeps.connecting import JournalFile, disconnect, reason, refused
 from project.sweeps.storage import DEFAULT_FILE, VARIABLE, Place, locate
 
 FACTS_FILE = "sweep.json"
@@ -25,6 +26,7 @@ def stored_study(sweep_dir: Path) -> Iterator[tuple[optuna.Study, Place]]:
 
     Raises:
         ConfigError: There is no such folder, no study in it, or no storage that can be opened.
+        ProjectError: The storage does not answer any more.
     """
     place = find_place(sweep_dir)
     with refused(place):
@@ -33,6 +35,8 @@ def stored_study(sweep_dir: Path) -> Iterator[tuple[optuna.Study, Place]]:
         with refused(place):
             study = optuna.load_study(study_name=_study_name(sweep_dir, storage), storage=storage)
         yield study, place
+    except StorageInternalError as error:
+        raise ProjectError(f"{place.shown}: cannot be read now ({reason(place, error)})") from None
     finally:
         disconnect(storage)
 

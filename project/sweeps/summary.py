@@ -133,10 +133,12 @@ def _best(study: "Study") -> list["FrozenTrial"]:
 
 
 def _facts(trial: "FrozenTrial", sweep_dir: Path, space: "HasTypes | None") -> TrialFacts:
+    from project.sweeps.trial_book import CONTINUES, END, NOT_COUNTED, RUN, SUPERSEDED_BY
+
     attributes = trial.user_attrs
-    run, end = attributes.get("run") or {}, attributes.get("end") or {}
+    run, end = attributes.get(RUN) or {}, attributes.get(END) or {}
     folder = _folder(trial.number, run, sweep_dir)
-    cause = end.get("cause") or attributes.get("not_counted")
+    cause = end.get("cause") or attributes.get(NOT_COUNTED)
     owner = run.get("owner") or {}
     return TrialFacts(
         number=trial.number,
@@ -148,8 +150,8 @@ def _facts(trial: "FrozenTrial", sweep_dir: Path, space: "HasTypes | None") -> T
         wandb_id=_wandb_id(folder),
         overrides=tuple(map(mask_override, run.get("overrides") or ())),
         cause=None if cause is None else mask_text(str(cause)),
-        superseded_by=attributes.get("superseded_by"),
-        continues=attributes.get("continues"),
+        superseded_by=attributes.get(SUPERSEDED_BY),
+        continues=attributes.get(CONTINUES),
         began=trial.datetime_start,
         ended=trial.datetime_complete,
         owner=f"{owner.get('host', '?')}:{owner.get('pid', '?')}" if owner else "",
@@ -158,12 +160,13 @@ def _facts(trial: "FrozenTrial", sweep_dir: Path, space: "HasTypes | None") -> T
 
 
 def _ending(trial: "FrozenTrial") -> str:
-    ending = {"COMPLETE": "completed", "PRUNED": "pruned", "RUNNING": "running", "WAITING": "waiting"}
+    from project.sweeps.trial_book import NOT_COUNTED, SUPERSEDED_BY
+
     if trial.state.name != "FAIL":
-        return ending[trial.state.name]
-    if trial.user_attrs.get("superseded_by") is not None:
+        return {"COMPLETE": "completed"}.get(trial.state.name, trial.state.name.lower())
+    if SUPERSEDED_BY in trial.user_attrs:
         return "superseded"
-    return "refused" if "not_counted" in trial.user_attrs else "failed"
+    return "refused" if NOT_COUNTED in trial.user_attrs else "failed"
 
 
 def _param(name: str, value: Any, space: "HasTypes | None") -> Any:

@@ -11,7 +11,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from project.common.errors import ConfigError
+from project.common.errors import ConfigError, ProjectError
 from project.sweeps.storage import locate
 from project.sweeps.stored_study import find_place, stored_study
 from tests.helpers.studies import add, new_study
@@ -49,6 +49,17 @@ def test_reads_the_file_in_the_folder_and_changes_nothing(sweep_dir: Path) -> No
 
     assert hashlib.sha256(file.read_bytes()).hexdigest() == before
     assert os.listdir(sweep_dir) == ["study.db"]
+
+
+def test_a_storage_that_fails_later_is_one_line_without_a_traceback(sweep_dir: Path) -> None:
+    new_study(sweep_dir)
+
+    def write() -> None:
+        with stored_study(sweep_dir) as (found, _):
+            found.set_user_attr("a", 1)
+
+    with pytest.raises(ProjectError, match=r"cannot be read now \(attempt to write a readonly"):
+        write()
 
 
 def test_the_file_in_the_folder_comes_before_all_else(sweep_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
