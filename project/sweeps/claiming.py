@@ -1,5 +1,6 @@
 """Claiming a trial: what dead owners left is mended, then trials are counted, and one is begun."""
 
+import copy
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,12 +13,13 @@ from project.common.processes import stop
 from project.sweeps.counts import count
 from project.sweeps.opening import OpenedStudy
 from project.sweeps.ownership import Ownership
-from project.sweeps.taking_up import Superseded, ValuesOf, take_over
+from project.sweeps.taking_up import Superseded, ValuesOf, supersede, take_over
 from project.sweeps.trial_book import NOT_COUNTED, RUN, TrialBook, mask_run, study_of
 
 log = logging.getLogger(__name__)
 
 Suggest = Callable[[Trial], Mapping[str, Any]]
+_NOT_BEGUN = "it was not begun"
 _GRID_POINT = ("grid_id", "search_space")  # what the grid sampler notes of a point that it has given out
 
 
@@ -98,9 +100,11 @@ class Claims:
         if was_waiting:
             self._book.unpop(trial_id)
             return
-        trial = self._book.read(trial_id)
+        trial = copy.copy(self._book.read(trial_id))
         point = {key: trial.system_attrs[key] for key in _GRID_POINT if key in trial.system_attrs}
         if point:
-            self._book.add_waiting(system_attrs=point)
-        self._book.note(trial_id, NOT_COUNTED, "it was not begun")
-        self._book.close(trial_id, TrialState.FAIL)
+            trial.params, trial.distributions, trial.system_attrs = {}, {}, point
+            supersede(self._book, trial, {"cause": _NOT_BEGUN}, attributes={})
+        else:
+            self._book.note(trial_id, NOT_COUNTED, _NOT_BEGUN)
+            self._book.close(trial_id, TrialState.FAIL)

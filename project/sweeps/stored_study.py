@@ -14,7 +14,8 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
 
 from project.common.errors import ConfigError, ProjectError
 from project.common.files.secrets import MASK
-from project.sweeps.connecting import JournalFile, disconnect, reason, refused
+from project.sweeps.connecting import disconnect, reason, refused
+from project.sweeps.journal_file import JournalFile
 from project.sweeps.storage import DEFAULT_FILE, VARIABLE, Place, locate
 
 FACTS_FILE = "sweep.json"
@@ -78,8 +79,8 @@ def _facts(sweep_dir: Path) -> dict[str, Any]:
 
 
 def _open_to_read(place: Place) -> BaseStorage:
-    if place.kind == "journal":
-        return JournalStorage(JournalFile(str(place.file)))
+    if place.kind == "journal" and place.file is not None:
+        return JournalStorage(JournalFile(place.file))
     url = f"sqlite:///file:{quote(str(place.file))}?mode=ro&uri=true" if place.kind == "sqlite" else place.url
     return get_storage(RDBStorage(url, engine_kwargs=place.engine_options(), skip_table_creation=True))
 

@@ -20,9 +20,9 @@ from project.sweeps.counts import Counts, count
 from project.sweeps.opening import OpenedStudy, open_study
 from project.sweeps.ownership import Ownership
 from project.sweeps.patience import is_outage
-from project.sweeps.taking_up import Superseded, ValuesOf, clone_of, completed_values, going_on, supersede
+from project.sweeps.taking_up import Superseded, ValuesOf, completed_values, going_on
 from project.sweeps.telling import Teller, checked_values
-from project.sweeps.trial_book import BEAT, NOT_COUNTED, SUPERSEDED_BY, TRIES, TrialBook
+from project.sweeps.trial_book import BEAT, NOT_COUNTED, TRIES, TrialBook
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class StudyStore:
         self._storage, self.sweep_dir = opened.storage, sweep_dir
         self._book = TrialBook(opened.storage, opened.study.study_name)
         self._claims = Claims(opened, book=self._book, ownership=ownership, sweep_dir=sweep_dir, values_of=values_of)
-        self._teller = Teller(opened.study, self._book)
+        self._teller = Teller(opened.study, self._book, opened.section)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -198,19 +198,9 @@ class StudyStore:
     ) -> int:
         def replace() -> int:
             with self._section.held():
-                stored = self._book.read(trial._trial_id)
-                if stored.state.is_finished():
-                    return self._taken_by(stored)
-                clone = clone_of(stored, self._book.all())
-                self._section.check()
-                return supersede(self._book, stored, end, attributes=attributes(stored), clone=clone)
+                return self._teller.replace(trial, end, attributes)
 
         return self._ended(trial, replace)
-
-    def _taken_by(self, stored: FrozenTrial) -> int:
-        clone: int = stored.user_attrs.get(SUPERSEDED_BY, stored.number)
-        log.warning("trial %d had been closed as %s already", stored.number, stored.state.name)
-        return clone
 
     def _ended(self, trial: Trial, action: Callable[[], T]) -> T:
         value = self._patience.call(action)

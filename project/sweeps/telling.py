@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -10,7 +10,9 @@ import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from project.common.files.secrets import mask_config
+from project.sweeps.exclusive import Section
 from project.sweeps.patience import is_outage
+from project.sweeps.taking_up import clone_of, supersede
 from project.sweeps.trial_book import END, SUPERSEDED_BY, TrialBook
 
 log = logging.getLogger(__name__)
@@ -22,10 +24,11 @@ class Teller:
     Args:
         study: With its sampler, which hears of every end.
         book: The study's trials.
+        section: Is held by the caller.
     """
 
-    def __init__(self, study: optuna.Study, book: TrialBook) -> None:
-        self._study, self._book = study, book
+    def __init__(self, study: optuna.Study, book: TrialBook, section: Section) -> None:
+        self._study, self._book, self._section = study, book, section
 
     def tell(
         self, trial: Trial, state: TrialState, end: Mapping[str, Any], *, values: list[float] | None = None
@@ -46,6 +49,17 @@ class Teller:
             if "Study.stop" not in str(error):
                 log.warning("the sampler failed after trial %d had been stored: %s", trial.number, error)
             _say_if_other(stored, state, values)
+
+    def replace(self, trial: Trial, end: Mapping[str, Any], attributes: Callable[[FrozenTrial], dict[str, Any]]) -> int:
+        """Ends a running trial in favour of a waiting clone; returns its number, or that of a trial that had ended."""
+        stored = self._book.read(trial._trial_id)
+        if stored.state.is_finished():
+            log.warning("trial %d had been closed as %s already", stored.number, stored.state.name)
+            taken_by: int = stored.user_attrs.get(SUPERSEDED_BY, stored.number)
+            return taken_by
+        clone = clone_of(stored, self._book.all())
+        self._section.check()
+        return supersede(self._book, stored, end, attributes=attributes(stored), clone=clone)
 
 
 def _say_if_other(stored: FrozenTrial, state: TrialState, values: list[float] | None) -> None:

@@ -88,11 +88,6 @@ class TrialBook:
         number: int = self._storage.get_trial(trial_id).number
         return number
 
-    def add_waiting(self, system_attrs: dict[str, Any]) -> None:
-        """Adds a waiting trial without parameters, in one write."""
-        template = create_trial(state=TrialState.WAITING, system_attrs=system_attrs)
-        self._storage.create_new_trial(self._study_id, template_trial=template)
-
 
 def mask_run(run: Mapping[str, Any]) -> dict[str, Any]:
     """The attribute `run` as it may be stored."""

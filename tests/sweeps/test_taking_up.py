@@ -1,4 +1,5 @@
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -6,8 +7,9 @@ from typing import Any
 import optuna
 import pytest
 import yaml
-from optuna.trial import TrialState
+from optuna.trial import Trial, TrialState
 
+from project.common.errors import ConfigError
 from project.common.files.layout import RunLayout
 from project.common.processes.identity import ProcessKey
 from project.sweeps.study_store import StudyStore
@@ -180,10 +182,23 @@ def _take_up(store: StudyStore) -> None:
     store.take_up()
 
 
+def _cut_off(store: StudyStore) -> None:
+    """A point of a grid whose claim is refused, and withdrawn."""
+
+    def refuse(trial: Trial) -> dict[str, Any]:
+        suggest(trial)
+        raise ConfigError("lr: refused")
+
+    grid = {"lr": [0.1, 0.2, 0.3], "size": [1], "kind": ["a"]}
+    store.study.sampler = optuna.samplers.GridSampler(grid)
+    with suppress(ConfigError):
+        store.claim(3, refuse)
+
+
 @pytest.mark.case("06")
 @pytest.mark.parametrize(
     "work",
-    [_claim, _claim_waiting, _complete, _prune, _fail, _retry, _put_back, _not_counted, _take_up],
+    [_claim, _claim_waiting, _complete, _prune, _fail, _retry, _put_back, _not_counted, _take_up, _cut_off],
     ids=lambda work: work.__name__.strip("_"),
 )
 def test_a_kill_between_any_two_writes_leaves_nothing_that_is_not_mended(work: Any, tmp_path: Path) -> None:
@@ -206,7 +221,7 @@ def _killed_after(dies_after: int | None, work: Any, sweep_dir: Path) -> int:
         with pytest.raises(KilledError):
             work(store)
     store.close()
-    with opened(sweep_dir, kept) as other:
+    with opened(sweep_dir, kept, sampler=store.study.sampler) as other:
         finish_all(other, 3)
         trials = other.study.get_trials()
     _check(trials, n_trials=3)
