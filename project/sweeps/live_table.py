@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
+    from project.sweeps.live_wrapping import WrappedRows
+
 log = logging.getLogger(__name__)
 
 _PLAIN_SIGNS = str.maketrans("━╌…", "#-~")
@@ -121,7 +123,7 @@ class LiveTable:
         self._shown_at_s = time.monotonic()
         self._live: Live | None = None
         self._lines: list[Line] = []
-        self._drawn_width = 0
+        self._wrapped: WrappedRows | None = None
 
     @property
     def is_live(self) -> bool:
@@ -131,6 +133,8 @@ class LiveTable:
     def __enter__(self) -> "LiveTable":
         from rich.console import Console
         from rich.live import Live
+
+        from project.sweeps.live_wrapping import WrappedRows
 
         console = Console(stderr=True, highlight=False)
         if _takes_a_table(console):
@@ -144,6 +148,8 @@ class LiveTable:
                 get_renderable=self._render,
             )
             self._live.start()
+            self._wrapped = WrappedRows(console, lambda: [line.cells for line in self._lines])
+            console.push_render_hook(self._wrapped)
             console.show_cursor(True)  # a killed main could not show it again
         return self
 
@@ -152,7 +158,9 @@ class LiveTable:
     ) -> None:
         if self._live is not None:
             live, self._live = self._live, None
-            self._go_to_top(live.console)
+            if self._wrapped is not None:
+                live.console.control(self._wrapped.erasure())
+                live.console.pop_render_hook()
             self._lines = []
             live.stop()
 
@@ -186,21 +194,8 @@ class LiveTable:
 
     def _draw(self, live: "Live", view: SweepView) -> None:
         console = live.console
-        self._go_to_top(console)
-        self._drawn_width = console.width
         self._lines = table_lines(view, width=console.width - 1, height=console.height - 1)
         live.refresh()
-
-    def _go_to_top(self, console: "Console") -> None:
-        """Erases what a narrower window made of the lines: the terminal has wrapped them, and rich counts them once."""
-        from rich.control import Control
-        from rich.segment import ControlType
-
-        width = console.width
-        if self._lines and width < self._drawn_width:
-            n_more = sum(max(0, line.cells - 1) // width for line in self._lines)
-            up = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
-            console.control(Control(ControlType.CARRIAGE_RETURN, *up * n_more))
 
     def _render(self) -> "Text":
         from rich.text import Text

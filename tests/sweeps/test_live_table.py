@@ -114,6 +114,19 @@ def test_the_terminal_is_left_as_it_was_after_an_error_too(terminal: Terminal) -
     assert terminal.is_cursor_shown
 
 
+def test_a_line_after_a_resize_stands_above_one_table(terminal: Terminal) -> None:
+    with shown_on(terminal) as table:
+        table.update(view(4))
+        for width in (70, 61, 50):
+            terminal.resize(width)
+            log.info("now %d", width)
+        rows = terminal.text.splitlines()
+
+    assert rows[:3] == ["now 70", "now 61", "now 50"]
+    assert len(rows) == 3 + 2 + 4 + 1
+    assert terminal.text == "now 70\nnow 61\nnow 50"
+
+
 @pytest.mark.parametrize("widths", [(70, 61), (61, 120), (60, 100)])
 def test_a_resized_window_keeps_one_table(terminal: Terminal, widths: tuple[int, ...]) -> None:
     with shown_on(terminal, refresh_s=0.0) as table:
