@@ -19,10 +19,11 @@ from project.common import process_state
 from project.common.managers import get_data_manager
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.processes import parent_link, process_server
+from project.common.processes.child import Child, start_child
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, Role, current_identity
 from project.common.processes.managed_process import ManagedContext
-from project.common.processes.supervision import Child, Supervisor, start_child
+from project.common.processes.supervision import Supervisor
 from project.training.workers import start_worker
 
 MB = 2**20

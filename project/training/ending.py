@@ -6,8 +6,8 @@ from project.common.errors import DivergedError
 from project.common.files.run_folder import RunFolder
 from project.common.process_registry import folder_is_gone
 from project.common.processes import stop
+from project.common.processes.child import Child
 from project.common.processes.outcome import Outcome, Status, refusal_in
-from project.common.processes.supervision import Child
 
 
 def unwritten(folder: RunFolder, outcome: Outcome, error: OSError) -> Outcome:

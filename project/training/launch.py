@@ -17,11 +17,12 @@ from project.common.errors import ChildFailedError, ConfigError, ProcessServerEr
 from project.common.files.run_folder import RunFolder, choose_run_folder
 from project.common.plain_config import as_plain
 from project.common.processes import logs, process_server, signals, stop
+from project.common.processes.child import Child, start_child
 from project.common.processes.handover import Handover, process_environ, share_identity
 from project.common.processes.identity import Identity, ProcessKey, Role, current_identity, set_identity
 from project.common.processes.outcome import Outcome, Status, outcome_of, refusal_in
 from project.common.processes.stall_watch import StallWatch
-from project.common.processes.supervision import Child, Supervisor, end_strays, end_subtree, start_child
+from project.common.processes.supervision import Supervisor, end_strays, end_subtree
 from project.common.server_record import server_noted
 from project.training import report
 from project.training.ending import may_succeed_again, outcome_of_trial, unwritten

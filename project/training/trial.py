@@ -10,10 +10,11 @@ from project.common.errors import ChildFailedError, ConfigError
 from project.common.managers import get_cuda_manager, get_directory_manager
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.processes import parent_link, process_entry, stop
+from project.common.processes.child import Child, start_child
 from project.common.processes.handover import QUIET_WAITING, Handover, own_handover, set_handover, thread_variables_kept
 from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.common.processes.outcome import Status, refusal_in
-from project.common.processes.supervision import Child, Supervisor, start_child
+from project.common.processes.supervision import Supervisor
 
 log = logging.getLogger(__name__)
 

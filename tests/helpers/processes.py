@@ -14,10 +14,11 @@ from typing import Any
 
 from project.common import process_registry
 from project.common.processes import parent_link, stop
+from project.common.processes.child import Child, start_child
 from project.common.processes.handover import Handover, handed_config, inherited_identity, own_handover, process_environ
 from project.common.processes.identity import Identity, Role, current_identity
 from project.common.processes.managed_process import ManagedContext, ManagedProcess
-from project.common.processes.supervision import Child, Supervisor, start_child
+from project.common.processes.supervision import Supervisor
 
 log = logging.getLogger("project.tests")
 

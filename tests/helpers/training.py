@@ -14,10 +14,11 @@ from project.common.files.checkpoint_file import load_checkpoint_file
 from project.common.files.layout import RunLayout
 from project.common.managers.metrics import read_history
 from project.common.processes import parent_link, stop
+from project.common.processes.child import Child, start_child
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, Role
 from project.common.processes.managed_process import ManagedProcess
-from project.common.processes.supervision import Child, end_subtree, start_child
+from project.common.processes.supervision import end_subtree
 from tests.helpers import probe
 
 ROOT = Path(__file__).resolve().parents[2]

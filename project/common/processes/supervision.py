@@ -1,13 +1,12 @@
-"""A parent's side of supervision: start children, pass requests down, notice every end, leave none behind."""
+"""A parent's side of supervision: pass requests down, notice every end, leave none behind."""
 
 import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from project.common import process_registry
 from project.common.files.atomic import remove_stale_temporaries
 from project.common.files.layout import RunLayout
 from project.common.processes import linux, process_server, shm_cleanup, stop, strays
-from project.common.processes.handover import Handover, own_handover
-from project.common.processes.identity import Identity, ProcessKey
-from project.common.processes.managed_process import ManagedProcess
-from project.common.processes.outcome import Outcome, Status, describe_exit
+from project.common.processes.child import Child
+from project.common.processes.handover import own_handover
+from project.common.processes.identity import ProcessKey
+from project.common.processes.outcome import Outcome, Status
 from project.common.processes.stall_watch import StallWatch
 
 log = logging.getLogger(__name__)
@@ -29,56 +28,6 @@ TREE_S = AFTER_CRASH_S + LEVEL_S  # for a tree below, whose levels share it
 ORPHANS_S = 2.5  # for what is below a killed process, to end in order
 
 
-@dataclass(kw_only=True)
-class Child:
-    """A started process as its parent sees it.
-
-    Args:
-        process: The process.
-        control: The parent's end of the supervision pipe; None once it is closed.
-        start_time: With the pid, exactly this process.
-        outcome: How it said that it ended; None when it said nothing.
-        exit_code: None while it lives.
-    """
-
-    process: ManagedProcess
-    control: Connection | None
-    start_time: str
-    outcome: Outcome | None = None
-    exit_code: int | None = None
-    cause: str | None = None
-    was_killed: bool = False
-
-    @property
-    def identity(self) -> Identity:
-        """Who it is."""
-        return self.process.handover.identity
-
-    @property
-    def name(self) -> str:
-        """For messages: role, place and pid."""
-        return f"{self.identity.label} (pid {self.process.pid})"
-
-    def send(self, kind: str, data: Any) -> None:
-        """Sends a message down; a child that is gone cannot be told, and that is no error."""
-        if self.control is not None:
-            with contextlib.suppress(OSError):
-                self.control.send((kind, data))
-
-    def kill(self) -> None:
-        """SIGKILL to exactly this process."""
-        assert self.process.pid is not None
-        linux.kill_process(self.process.pid, self.start_time)
-
-    def how_it_ended(self) -> str:
-        """One line for people."""
-        if self.cause:
-            return self.cause
-        if self.outcome is not None and self.outcome.cause:
-            return f"{self.name}: {self.outcome.cause}"
-        return f"{self.name} {describe_exit(self.exit_code)}"
-
-
 def _ending_in_order() -> contextlib.AbstractContextManager[None]:
     """A spawned trial that watches ranks outlives main by the moments that it needs to end them.
 
@@ -87,23 +36,6 @@ def _ending_in_order() -> contextlib.AbstractContextManager[None]:
     handover = own_handover()
     is_spawned = handover is not None and handover.start_method == "spawn"
     return linux.outliving_parent() if is_spawned else contextlib.nullcontext()
-
-
-def start_child(target: Callable[..., Any], handover: Handover, *, args: tuple[Any, ...] = ()) -> Child:
-    """Starts a process of the tree with a supervision pipe to it."""
-    ours, theirs = Pipe(duplex=True)
-    handover.control = theirs
-    process = ManagedProcess(target, handover=handover, args=args)
-    try:
-        process.start()
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
-        handover.control = None
-    assert process.pid is not None
-    return Child(process=process, control=ours, start_time=linux.process_start_time(process.pid) or "")
 
 
 @dataclass
@@ -125,47 +57,49 @@ class Supervisor:
     server_lost: bool = False
     _told: stop.StopRequest | None = None
     _kill_at: float | None = None
-    _wake: tuple[int, int] = field(default=(-1, -1))
 
     def run(self) -> None:
         """Returns when every child has ended."""
-        self._wake = os.pipe()
-        os.set_blocking(self._wake[1], False)
-        os.set_blocking(self._wake[0], False)
-        stop.wake_on_request(self._wake[1])
         try:
-            with _ending_in_order():
-                self._until_all_ended()
+            with _ending_in_order(), stop.woken() as wake:
+                self._until_all_ended(wake)
         finally:
-            stop.no_longer_wake(self._wake[1])
-            for fd in self._wake:
-                os.close(fd)
-            for child in self.children:
-                self._close(child)
+            self.close()
 
-    def _until_all_ended(self) -> None:
+    def _until_all_ended(self, wake: int) -> None:
         try:
-            while self._living():
-                self._turn()
+            self._turn_until_all_ended(wake)
         except BaseException as error:
-            name = type(error).__name__
-            self._tell(f"{name} in the parent", exit_code=1, deadline=time.monotonic() + TREE_S)
-            while self._living():  # should it fail again, the children notice that their parent goes
-                self._turn()
+            self.end(f"{type(error).__name__} in the parent")
+            self._turn_until_all_ended(wake)  # should it fail again, the children notice that their parent goes
             raise
 
-    def _living(self) -> list[Child]:
-        return [child for child in self.children if child.exit_code is None]
+    def _turn_until_all_ended(self, wake: int) -> None:
+        while self.is_running:
+            self.look_around()
+            ready = wait([wake, *self.sources()], self.seconds_to_next())
+            if wake in ready:
+                os.read(wake, 4096)
+            self.turn(ready)
 
-    def _turn(self) -> None:
+    @property
+    def is_running(self) -> bool:
+        """Whether a child lives."""
+        return bool(self._living())
+
+    def sources(self) -> list[Any]:
+        """What `multiprocessing.connection.wait` should wait for."""
+        living = self._living()
+        return [child.process.sentinel for child in living] + [c.control for c in living if c.control is not None]
+
+    def look_around(self) -> None:
+        """Before each wait: hands a new request to stop down, and looks for stalls when it is time to."""
         self._obey()
         self._look_for_stalls()
+
+    def turn(self, ready: Container[Any]) -> None:
+        """After each wait: takes messages and ends from those sources that are ready."""
         living = self._living()
-        sources: list[Any] = [self._wake[0], *(child.process.sentinel for child in living)]
-        sources += [child.control for child in living if child.control is not None]
-        ready = wait(sources, self._timeout())
-        if self._wake[0] in ready:
-            os.read(self._wake[0], 4096)
         for child in living:
             if child.control in ready:
                 self._receive(child)
@@ -175,16 +109,29 @@ class Supervisor:
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_the_rest()
 
-    def _timeout(self) -> float | None:
+    def seconds_to_next(self) -> float | None:
+        """Longest time to wait; None without a limit."""
         if self._kill_at is not None:
             return max(0.0, self._kill_at - time.monotonic())
         return None if self.stall_watch is None else self.stall_watch.seconds_to_next()
+
+    def end(self, reason: str, *, grace_s: float = TREE_S) -> None:
+        """Tells all children to stop, and kills them after `grace_s`."""
+        self._tell(reason, exit_code=1, deadline=time.monotonic() + grace_s)
+
+    def close(self) -> None:
+        """Closes the supervision pipes."""
+        for child in self.children:
+            child.close()
+
+    def _living(self) -> list[Child]:
+        return [child for child in self.children if child.exit_code is None]
 
     def _look_for_stalls(self) -> None:
         if self.stall_watch is not None and self._kill_at is None:
             self.stalled = self.stall_watch.check()
             if self.stalled is not None:
-                self._tell(self.stalled, exit_code=1, deadline=time.monotonic() + TREE_S)
+                self.end(self.stalled)
 
     def _obey(self) -> None:
         """Hands a new request of our own parent, or of a signal, down to the children."""
@@ -209,12 +156,7 @@ class Supervisor:
                 else:
                     self.on_message(child, kind, data)
         except (EOFError, OSError):
-            self._close(child)
-
-    def _close(self, child: Child) -> None:
-        if child.control is not None:
-            child.control.close()
-            child.control = None
+            child.close()
 
     def _ended(self, child: Child) -> None:
         if child.control is not None:
@@ -223,7 +165,7 @@ class Supervisor:
         child.exit_code = child.process.exitcode
         if child.exit_code != 0 and child.process.pid is not None and child.start_time:
             shm_cleanup.remove_of(replace(ProcessKey.own(), pid=child.process.pid, start_time=child.start_time))
-        self._close(child)
+        child.close()
         if child.outcome is None:
             child.outcome = _recorded_outcome(child)
         if child.exit_code == 0 and child.outcome is None:
@@ -244,7 +186,7 @@ class Supervisor:
         if child.outcome is not None and child.outcome.status is Status.INTERRUPTED:
             return  # it was told to stop, and so were they: their deadline runs already
         log.error("%s; the others are stopped", child.how_it_ended(), extra={"terminal": False})
-        self._tell(child.how_it_ended(), exit_code=1, deadline=time.monotonic() + AFTER_CRASH_S)
+        self.end(child.how_it_ended(), grace_s=AFTER_CRASH_S)
 
     def _kill_the_rest(self) -> None:
         for child in self._living():

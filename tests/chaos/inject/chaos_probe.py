@@ -213,7 +213,7 @@ def _started_since(name: str, imported: float) -> bool:
 
 
 def _patch_supervision(module: ModuleType) -> None:
-    supervisor, timeout = module.Supervisor, module.Supervisor._timeout
+    supervisor, timeout = module.Supervisor, module.Supervisor.seconds_to_next
 
     def short(self: Any) -> float | None:
         found: float | None = timeout(self)
@@ -221,8 +221,8 @@ def _patch_supervision(module: ModuleType) -> None:
 
     plan = _plan()
     if plan["do"] is not None and plan["victim"] in ("main", "trial"):
-        supervisor._timeout = short
-        _before(supervisor, "_turn", lambda self: while_supervising())
+        supervisor.seconds_to_next = short
+        _before(supervisor, "look_around", lambda self: while_supervising())
 
 
 _PATCHES: dict[str, Callable[[ModuleType], None]] = {

@@ -13,10 +13,10 @@ import pytest
 
 from project.common import process_registry
 from project.common.errors import ProcessBoundaryError
+from project.common.processes.child import start_child
 from project.common.processes.handover import inherited_identity
 from project.common.processes.identity import Role
 from project.common.processes.managed_process import ManagedContext, ManagedProcess
-from project.common.processes.supervision import start_child
 from tests.helpers import guards, processes
 from tests.helpers.processes import handover_for, run_child
 

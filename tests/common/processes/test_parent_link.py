@@ -7,10 +7,11 @@ from multiprocessing import Pipe
 import pytest
 
 from project.common.processes import handover, parent_link
+from project.common.processes.child import start_child
 from project.common.processes.handover import Handover
 from project.common.processes.identity import Identity, Role
 from project.common.processes.parent_link import process_messages, send
-from project.common.processes.supervision import Supervisor, start_child
+from project.common.processes.supervision import Supervisor
 from tests.helpers import processes
 from tests.helpers.processes import handover_for
 

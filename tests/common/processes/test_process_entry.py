@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from project.common import process_registry
+from project.common.processes.child import start_child
 from project.common.processes.identity import Role
-from project.common.processes.supervision import start_child
 from tests.helpers import processes
 from tests.helpers.processes import handover_for, run_child
 from tests.helpers.waiting import until

@@ -8,7 +8,7 @@ STOPPED_SERVER = """
 import signal
 from project.common.processes import server_answer, stop
 from tests.helpers.processes import handover_for
-from project.common.processes.supervision import start_child
+from project.common.processes.child import start_child
 report()
 os.kill(process_server.pid(), signal.SIGSTOP)
 server_answer.START_LIMIT_S = {limit_s}

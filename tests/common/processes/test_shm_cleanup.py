@@ -11,8 +11,9 @@ import pytest
 
 from project.common.files.layout import RunLayout
 from project.common.processes import linux, shm_cleanup
+from project.common.processes.child import start_child
 from project.common.processes.identity import ProcessKey
-from project.common.processes.supervision import Supervisor, end_subtree, start_child
+from project.common.processes.supervision import Supervisor, end_subtree
 from tests.helpers import processes
 from tests.helpers.processes import handover_for
 from tests.helpers.waiting import until

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from project.common.files.layout import RunLayout
+from project.common.processes.child import start_child
 from project.common.processes.identity import Role
 from project.common.processes.stall_watch import StallWatch
-from project.common.processes.supervision import Supervisor, start_child
+from project.common.processes.supervision import Supervisor
 from tests.helpers.processes import handover_for, step_then_hang
 
 pytestmark = pytest.mark.usefixtures("served")

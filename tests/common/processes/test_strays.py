@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from project.common.processes import process_server, strays
-from project.common.processes.supervision import Child, Supervisor, end_strays, start_child
+from project.common.processes.child import Child, start_child
+from project.common.processes.supervision import Supervisor, end_strays
 from tests.helpers import runs
 from tests.helpers.processes import handover_for
 from tests.helpers.strays import WAYS, kill_left, leave_running, left

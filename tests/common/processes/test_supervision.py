@@ -12,9 +12,10 @@ import pytest
 
 from project.common import process_registry
 from project.common.processes import stop
+from project.common.processes.child import start_child
 from project.common.processes.identity import Role
 from project.common.processes.outcome import Status
-from project.common.processes.supervision import Supervisor, end_subtree, start_child
+from project.common.processes.supervision import Supervisor, end_subtree
 from tests.helpers import processes
 from tests.helpers.processes import handover_for, run_child
 from tests.helpers.waiting import until

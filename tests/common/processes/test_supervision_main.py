@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 from project.common.processes import process_server, stop
 from project.common.processes.signals import SignalNotes
-from project.common.processes.supervision import Supervisor, start_child
+from project.common.processes.child import start_child
+from project.common.processes.supervision import Supervisor
 from tests.helpers import processes
 
 def work(method, folder, target):

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from project.common.processes.supervision import Supervisor, start_child
+from project.common.processes.child import start_child
+from project.common.processes.supervision import Supervisor
 from project.common.processes.user_children import Inheritance, end_children
 from tests.helpers import processes
 from tests.helpers.processes import handover_for, ignore_requests

@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from project.common import process_registry
+from project.common.processes.child import start_child
 from project.common.processes.identity import Role
-from project.common.processes.supervision import Supervisor, start_child
+from project.common.processes.supervision import Supervisor
 from tests.helpers import loaders
 from tests.helpers.processes import handover_for, run_child
 from tests.helpers.waiting import until
