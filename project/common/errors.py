@@ -48,6 +48,10 @@ class DivergedError(ProjectError):
     """Raised when training has made weights that are not finite: no later step can mend them."""
 
 
+class PrunedError(ProjectError):
+    """Raised in every rank of a trial that the sweep's pruner ends early."""
+
+
 class NotInitializedError(ProjectError):
     """Raised when a manager is asked for too early; says which call is missing in which process."""
 

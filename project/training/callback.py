@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch.callbacks import Checkpoint
 
-from project.common.errors import ProjectError
+from project.common.errors import ProjectError, PrunedError
 from project.common.managers import get_metrics_manager
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
@@ -16,6 +16,7 @@ from project.common.processes.stop import PASSED_ON, StopRequest, StopRequested,
 from project.training.agreement import Agreement
 from project.training.checkpoint import Checkpoints, diverged, ends_epoch, is_accumulating, is_finite, may_save
 from project.training.rng import seed_process
+from project.training.trial_reports import TrialReports
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
@@ -45,6 +46,9 @@ class ProcessCallback(Checkpoint):
         self._checkpoints = checkpoints
         self._agreement: Agreement | None = None
         self._evaluation: tuple[float, int] = (0.0, 0)
+        self._reports = TrialReports()
+        self._n_reported = 0
+        self._is_pruned = False
         self._is_stepping = False
 
     def setup(self, trainer: "Trainer", pl_module: "Module", stage: str) -> None:
@@ -52,6 +56,12 @@ class ProcessCallback(Checkpoint):
         leave_signals_alone(trainer)
         self._agreement = self._agreement or Agreement(trainer.world_size)
         raise_if_stop_requested()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"n_reported": self._n_reported}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._n_reported = state_dict["n_reported"]
 
     def on_load_checkpoint(self, trainer: "Trainer", pl_module: "Module", checkpoint: dict[str, Any]) -> None:
         if trainer.state.fn == "fit":
@@ -105,14 +115,20 @@ class ProcessCallback(Checkpoint):
         assert self._agreement is not None, "setup comes first"
         request = stop_request()
         wish = max(1, request.exit_code) if request else 0
-        decision = self._agreement.decide(trainer.global_step, exit_code=wish, save=is_due, must=is_saved)
+        decision = self._agreement.decide(
+            trainer.global_step, exit_code=wish, save=is_due, prune=self._is_pruned, must=is_saved
+        )
         if (decision.save or decision.exit_code) and self._checkpoints is not None and not is_saved:
             self._checkpoints.save(trainer, module)
         if decision.exit_code:
             raise StopRequested(request or _passed_on(decision.exit_code))
+        if decision.prune:
+            raise PrunedError(f"pruned at step {trainer.global_step}, after {self._n_reported} values")
 
     def on_validation_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._start_evaluation("validating")
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._n_reported += 1  # before the checkpoint of this validation is saved
 
     def on_test_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._start_evaluation("testing")
@@ -145,8 +161,12 @@ class ProcessCallback(Checkpoint):
 
     def on_validation_end(self, trainer: "Trainer", pl_module: "Module") -> None:
         set_state("training")
-        is_within = trainer.state.fn == "fit" and not trainer.sanity_checking and not ends_epoch(trainer)
-        if is_within and not is_accumulating(trainer):
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
+            return
+        value = trainer.callback_metrics.get(self._config["objective"]["metric"])
+        if value is not None:
+            self._is_pruned = self._reports.report(float(value), step=self._n_reported)
+        if not ends_epoch(trainer) and not is_accumulating(trainer):
             # `Checkpoints` has just saved.
             self._obey(trainer, pl_module, is_due=False, is_saved=True)
 

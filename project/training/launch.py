@@ -26,6 +26,7 @@ from project.common.processes.supervision import Supervisor, end_strays, end_sub
 from project.common.server_record import server_noted
 from project.training import report
 from project.training.ending import may_succeed_again, outcome_of_trial, unwritten
+from project.training.sweep_trial import is_trial_of_sweep, run_as_trial
 from project.training.trial import check_config, run_trial
 
 if TYPE_CHECKING:
@@ -37,18 +38,20 @@ log = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 300.0
 
 
-def supervise(cfg: "DictConfig") -> float | None:
+def supervise(cfg: "DictConfig") -> float | list[float] | None:
     """Hydra's task function: runs one configuration as one trial; returns the objective's value.
 
-    Exits with the run's exit code unless that is 0.
+    In a process that a sweep started for one trial it runs the trial itself. Elsewhere it exits with the run's exit
+    code unless that is 0.
     """
     from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
 
-    config = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(config, dict)
+    config = as_plain(cfg)
     overrides = list(HydraConfig.get().overrides.task)
-    outcome, result = run({str(key): value for key, value in config.items()}, overrides=overrides)
+    if is_trial_of_sweep():
+        metrics = HydraConfig.get().sweeper.get("metrics") or [config["objective"]["metric"]]
+        return run_as_trial(config, overrides=overrides, metrics=list(metrics))
+    outcome, result = run(config, overrides=overrides)
     if outcome.exit_code:
         sys.exit(outcome.exit_code)
     return None if result is None else result.get("metrics", {}).get(config["objective"]["metric"])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch.callbacks import Callback
 
+from project.training.trial_reports import TrialReports, is_in_sweep
+
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
     from rich.progress import Progress, TaskID
@@ -33,13 +35,14 @@ class ProgressReport(Callback):
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._shown_at_s = 0.0
+        self._reports = TrialReports()
         self._since: tuple[float, int] = (0.0, 0)
         self._n_rows = 0
 
     def on_train_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._shown_at_s = time.monotonic()
         self._since, self._n_rows = (self._shown_at_s, 0), 0
-        if trainer.is_global_zero and sys.stderr.isatty():
+        if trainer.is_global_zero and sys.stderr.isatty() and not is_in_sweep():
             self._open(trainer)
 
     def _open(self, trainer: "Trainer") -> None:
@@ -58,6 +61,7 @@ class ProgressReport(Callback):
         if not trainer.is_global_zero:
             return
         self._n_rows += len(next(iter(batch.values()))) * trainer.world_size
+        self._reports.progress(epoch=trainer.current_epoch, n_done=_batches_done(trainer), n=_total_batches(trainer))
         now = time.monotonic()
         if now - self._shown_at_s >= (self._refresh_s if self._bar else self._line_every_s):
             self._shown_at_s = now

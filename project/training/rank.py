@@ -8,6 +8,7 @@ from typing import Any
 
 from lightning.pytorch.callbacks import EarlyStopping
 
+from project.common.errors import PrunedError
 from project.common.managers import (
     get_batch_manager,
     get_cuda_manager,
@@ -21,6 +22,7 @@ from project.common.managers.metrics import unknown_metric
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
 from project.common.processes.identity import Identity, current_identity
+from project.common.processes.outcome import is_pruned
 from project.common.processes.stop import StopRequested, raise_if_stop_requested
 from project.common.whitelist import instantiate
 from project.training import stream
@@ -41,6 +43,7 @@ from project.training.environment import process_group
 from project.training.evenness import require_even
 from project.training.report import table_rows
 from project.training.rng import seed_process
+from project.training.trial_reports import TrialReports
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +63,7 @@ def run_rank(config: dict[str, Any]) -> dict[str, Any]:
     ensure_process_initialized(config)
     set_state("building managers")
     wandb = get_wandb_manager()  # a missing key is found before the data is prepared
-    exit_code = 1
+    exit_code, state = 1, None
     try:
         record = _run_function(config) if config["task"]["run"] is not None else _run_training(config)
         exit_code = 0
@@ -68,22 +71,34 @@ def run_rank(config: dict[str, Any]) -> dict[str, Any]:
     except StopRequested as stop:
         exit_code = stop.request.exit_code
         raise
+    except Exception as error:
+        if is_pruned(error):  # as the sweep wished: no failure, and what was reached counts
+            exit_code, state = 0, "pruned"
+            metrics = get_metrics_manager()
+            metrics.write_final({k: v for k, v in metrics.values_at(None).items() if k not in STEP_METRICS})
+        raise
     finally:
         set_state("closing")
-        wandb.finish(exit_code)
+        wandb.finish(exit_code, state=state)
 
 
 def _run_function(config: dict[str, Any]) -> dict[str, Any]:
     """A task without Lightning: one function, told how to report."""
     loggers = make_loggers(config)
-    last_step = 0
+    last_step, n_reported = 0, 0
+    reports, objective = TrialReports(), config["objective"]["metric"]
 
     def report(step: int, metrics: Mapping[str, float]) -> None:
-        nonlocal last_step
+        nonlocal last_step, n_reported
         last_step = step
         heartbeat(step)
+        reports.progress(epoch=0, n_done=step, n=None)
         for logger in loggers:
             logger.log_metrics(dict(metrics), step=step)
+        if objective in metrics:
+            n_reported += 1
+            if reports.report(float(metrics[objective]), step=n_reported):
+                raise PrunedError(f"pruned at step {step}, after {n_reported} values")
         raise_if_stop_requested()
 
     started = time.monotonic()

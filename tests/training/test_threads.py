@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from project.training.trial import threads_per_rank
+from project.training.ranks import threads_per_rank
 from tests.helpers import runs
 from tests.helpers.threads import NAMES
 from tests.helpers.tree import ROOT

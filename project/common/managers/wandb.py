@@ -118,12 +118,18 @@ class WandbManager(BaseProcessManager):
             log.warning("W&B run %s goes without the rest, its service is gone: %s", run.id, error)
             self._is_open_here = False
 
-    def finish(self, exit_code: int = 0) -> None:
-        """Ends the run with the exit code of the trial, and W&B's service process; may be called again."""
+    def finish(self, exit_code: int = 0, *, state: str | None = None) -> None:
+        """Ends the run with the exit code of the trial, and W&B's service process; may be called again.
+
+        Args:
+            exit_code: 0 shows the run as finished.
+            state: Kept in the run's summary, such as `pruned`.
+        """
         run, self._run = self._run, None
         if run is None:
             return
-        ending = threading.Thread(target=self._end, args=(run, exit_code), name="wandb-finish", daemon=True)
+        summary = dict(self._metrics.final) | ({"state": state} if state else {})
+        ending = threading.Thread(target=self._end, args=(run, exit_code, summary), name="wandb-finish", daemon=True)
         ending.start()
         ending.join(self._upload_timeout_s + _ANSWER_S)
         if ending.is_alive():
@@ -133,12 +139,12 @@ class WandbManager(BaseProcessManager):
         self._restore_hooks()
         self._open_marker.unlink(missing_ok=True)
 
-    def _end(self, run: Any, exit_code: int) -> None:
+    def _end(self, run: Any, exit_code: int, summary: dict[str, Any]) -> None:
         """How the training ended matters more than whether this works; the values are in the folder."""
         import wandb
 
         try:
-            run.summary.update(dict(self._metrics.final))
+            run.summary.update(summary)
             run.finish(exit_code=exit_code)
         except Exception as error:  # noqa: BLE001 - whatever a lost connection raises
             log.warning("W&B run %s could not be closed: %s", run.id, str(error) or type(error).__name__)

@@ -12,6 +12,23 @@ from project.common.processes.identity import Identity, Role
 from project.common.processes.user_children import Inheritance
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweepInfo:
+    """What a trial's processes know of the sweep they belong to. The trial's number is in their identity.
+
+    Args:
+        study: The study's name.
+        n_parallel: How many trials may run at once; they share the cores.
+        params: The values that were sampled for this trial, by override key.
+        prunes: Whether each reported value is answered: go on, or prune.
+    """
+
+    study: str
+    n_parallel: int = 1
+    params: dict[str, Any] = field(default_factory=dict)
+    prunes: bool = False
+
+
 @dataclass(kw_only=True)
 class Handover:
     """Everything of ours that crosses into a child.
@@ -24,6 +41,7 @@ class Handover:
         start_method: `forkserver` or `spawn`, for the processes that the child starts in turn.
         threads: Compute threads the child may use; None leaves the library's default.
         deadline_s: Seconds between a request to stop and the kill.
+        sweep: The sweep that a trial and what is below it belong to; None outside a sweep.
         control: The child's end of the supervision pipe; None for DataLoader workers.
         starter_pid: Who started the child; set by `ManagedProcess.start`.
         from_main_thread: Whether its starter's main thread started it; the kernel binds a child to a *thread*.
@@ -36,6 +54,7 @@ class Handover:
     start_method: str = "spawn"
     threads: int | None = None
     deadline_s: float = 10.0
+    sweep: SweepInfo | None = None
     control: Connection | None = None
     starter_pid: int = 0
     from_main_thread: bool = True

@@ -19,6 +19,7 @@ class Status(StrEnum):
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
     CRASHED = "crashed"
+    PRUNED = "pruned"
     REFUSED = "refused"
 
 
@@ -66,10 +67,17 @@ def outcome_of(error: BaseException | None) -> Outcome:
             return _of_system_exit(error)
         case KeyboardInterrupt():
             return Outcome(status=Status.INTERRUPTED, exit_code=130, cause="SIGINT")
+        case _ if is_pruned(error):
+            return Outcome(status=Status.PRUNED, exit_code=1, cause=str(error) or "pruned")
         case ProjectError():
             return _of_exception(error, exit_code=error.exit_code)
         case _:
             return _of_exception(error, exit_code=1)
+
+
+def is_pruned(error: BaseException | None) -> bool:
+    """Whether it says that a trial shall end early: our own word for it, or Optuna's from user code."""
+    return any(kind.__name__ in ("PrunedError", "TrialPruned") for kind in type(error).__mro__)
 
 
 def _of_system_exit(error: SystemExit) -> Outcome:

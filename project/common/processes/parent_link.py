@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -91,8 +92,16 @@ class _Messages:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._messages: dict[str, list[Any]] = {}
+        self._relays: dict[str, Callable[[str, Any], None]] = {}
+
+    def relay(self, kind: str, send: Callable[[str, Any], None]) -> None:
+        """From now on messages of that kind go to `send`, on the thread that receives them."""
+        self._relays[kind] = send
 
     def put(self, kind: str, data: Any) -> None:
+        if kind in self._relays:
+            self._relays[kind](kind, data)
+            return
         with self._changed:
             self._messages.setdefault(kind, []).append(data)
             self._changed.notify_all()

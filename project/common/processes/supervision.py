@@ -185,7 +185,8 @@ class Supervisor:
             return
         if child.outcome is not None and child.outcome.status is Status.INTERRUPTED:
             return  # it was told to stop, and so were they: their deadline runs already
-        log.error("%s; the others are stopped", child.how_it_ended(), extra={"terminal": False})
+        level = logging.INFO if child.outcome is not None and child.outcome.status is Status.PRUNED else logging.ERROR
+        log.log(level, "%s; the others are stopped", child.how_it_ended(), extra={"terminal": False})
         self.end(child.how_it_ended(), grace_s=AFTER_CRASH_S)
 
     def _kill_the_rest(self) -> None:

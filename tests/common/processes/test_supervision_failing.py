@@ -23,7 +23,7 @@ class FailsOnce(Supervisor):
             self.has_failed = True
             raise RuntimeError("in the parent")
 
-    def _timeout(self) -> float | None:
+    def seconds_to_next(self) -> float | None:
         return 0.05
 
 

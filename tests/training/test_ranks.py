@@ -13,7 +13,7 @@ from project.common.process_registry import ProcessRecord
 from project.common.processes.identity import Identity, ProcessKey, Role
 from project.common.processes.outcome import Outcome, Status
 from project.common.processes.stop import PASSED_ON
-from project.training.trial import the_cause
+from project.training.ranks import the_cause
 
 CRASHED = Outcome(status=Status.CRASHED, exit_code=1, cause="RuntimeError: of its own")
 

@@ -1,0 +1,61 @@
+"""A trial of a sweep, in the process that the sweep's launcher started for it."""
+
+from pathlib import Path
+from typing import Any
+
+from project.common.config_check import check_light
+from project.common.config_recipes import check_managers_of_run
+from project.common.config_shape import check_complete
+from project.common.errors import ConfigError
+from project.common.files.layout import RunLayout
+from project.common.managers.metrics import unknown_metric
+from project.common.processes import parent_link
+from project.common.processes.handover import Handover, own_handover
+from project.common.processes.identity import Role, current_identity
+from project.training import report
+from project.training.trial import carry_out, find_problems
+
+
+def is_trial_of_sweep() -> bool:
+    """Whether this process was started for one trial, and so must not start another tree for it."""
+    handover, identity = own_handover(), current_identity()
+    is_trial = identity is not None and identity.role is Role.TRIAL
+    return is_trial and handover is not None and handover.sweep is not None
+
+
+def run_as_trial(config: dict[str, Any], *, overrides: list[str], metrics: list[str]) -> float | list[float]:
+    """Checks and runs one configuration in this process; sends the result record up.
+
+    Args:
+        config: Resolved, plain.
+        overrides: What made it, for the record.
+        metrics: Names of what the sweep optimises.
+
+    Returns:
+        The metrics' values at the checkpoint that is kept; one number for one metric.
+
+    Raises:
+        ConfigError: The configuration will not do, or a metric is not logged.
+    """
+    handover = own_handover()
+    assert handover is not None, "this process is a trial"
+    problems = check_light(config) or check_complete(config) or list(check_managers_of_run(config))
+    if problems := problems or find_problems(config):
+        raise ConfigError(*problems)
+    handover.config = config
+    _write_start(handover, overrides)
+    result = carry_out(handover)
+    parent_link.send("result", result)
+    values = [_value(result["metrics"], metric) for metric in metrics]
+    return values[0] if len(values) == 1 else values
+
+
+def _write_start(handover: Handover, overrides: list[str]) -> None:
+    assert handover.identity.run_dir is not None, "a trial has a folder"
+    report.write_start(RunLayout(Path(handover.identity.run_dir)), handover.config, overrides)
+
+
+def _value(found: dict[str, float], metric: str) -> float:
+    if metric not in found:
+        raise unknown_metric(metric, available=found)
+    return found[metric]
