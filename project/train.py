@@ -1,14 +1,16 @@
 """The entry behind train.py: start the process server, let Hydra compose, supervise the run."""
 
+import importlib
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from project.common.devices.shared_memory import raise_file_limit
-from project.common.errors import ProjectError
-from project.common.processes import process_server, stop
+from project.common.processes import process_server
 from project.common.processes.outlived_streams import outlive_readers
 from project.common.processes.signals import SignalNotes
+from project.common.told_exit import told_by_exit
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -56,47 +58,38 @@ def config_dir() -> str:
     return str(beside) if (beside / "config.yaml").is_file() else "pkg://project.conf"
 
 
+_started = False
+
+
+def task(cfg: "DictConfig") -> Any:
+    """Hydra's task function, also in the processes of a sweep's trials, whose launcher wants errors as they are."""
+    global _started
+    _started = True
+    from project.training.launch import supervise
+    from project.training.sweep_trial import is_trial_of_sweep
+
+    with nullcontext() if is_trial_of_sweep() else told_by_exit():
+        return supervise(cfg)
+
+
 def _run_hydra() -> int:
     import hydra
 
     from project.common.whitelist import WHITELIST
+    from project.sweeps import plugins
     from project.sweeps.null_choices import allow_null_choices
 
     allow_null_choices()
-    started = False
-
-    def task(cfg: "DictConfig") -> Any:
-        nonlocal started
-        started = True
-        from omegaconf.errors import OmegaConfBaseException
-
-        from project.training.launch import supervise
-
-        try:
-            return supervise(cfg)
-        except OmegaConfBaseException as error:  # a reference in a circle, to nothing, or to an unset variable
-            first_line = str(error).partition("\n")[0]
-            sys.exit(_say(f"{error.full_key}: {first_line}; correct the reference, or give a value", 2))
-        except ProjectError as error:  # Hydra would print a traceback, which adds nothing to the text
-            sys.exit(_say(error, error.exit_code))
-        except stop.StopRequested as stopped:
-            reason = stopped.request.reason
-            sys.exit(_say(f"stopped before the run began ({reason})", stopped.request.exit_code))
-
+    plugins.register()
     run = hydra.main(config_path=config_dir(), config_name="config", execution_whitelist=list(WHITELIST))(task)
     try:
         run()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
         # Before the task began Hydra's own 1 means that it refused the command line.
-        return 2 if code == 1 and not started else code
+        return 2 if code == 1 and not _started else code
     return 0
 
 
-def _say(text: object, exit_code: int) -> int:
-    print(text, file=sys.stderr)
-    return exit_code
-
-
 if __name__ == "__main__":
-    main()
+    importlib.import_module("project.train").main()  # under its own name, by which other processes find `task`

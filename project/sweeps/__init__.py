@@ -1,1 +1,1 @@
-"""Sweeps: many trials of one configuration, an Optuna study, one coordinator."""
+"""Sweeps: Hydra's sweeper and launcher plugins, an Optuna study, and one fresh process per trial."""

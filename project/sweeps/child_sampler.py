@@ -14,10 +14,10 @@ from optuna.samplers import BaseSampler
 
 from project.common.errors import ChildFailedError, ConfigError, ProcessServerError
 from project.common.processes import process_server, stop
+from project.common.processes.child import Child, start_child
 from project.common.processes.handover import Handover, process_environ
 from project.common.processes.identity import Identity, Role
 from project.common.processes.outcome import describe_exit
-from project.common.processes.supervision import Child, start_child
 from project.sweeps.sampler_child import Answer, Request, serve_samples
 
 if TYPE_CHECKING:

@@ -164,15 +164,22 @@ class LiveTable:
             self._lines = []
             live.stop()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether `update` would show something now."""
+        passed_s = time.monotonic() - self._shown_at_s
+        if self._live is None:
+            return passed_s >= self._line_every_s
+        return not self._lines or passed_s >= self._refresh_s
+
     def update(self, view: SweepView) -> None:
         """Shows the sweep as it is now; does nothing when that was done a moment ago."""
-        now = time.monotonic()
+        if not self.is_due:
+            return
+        self._shown_at_s = time.monotonic()
         if self._live is None:
-            if now - self._shown_at_s >= self._line_every_s:
-                self._shown_at_s = now
-                log.info("%s", one_line(status_line(view)))
-        elif not self._lines or now - self._shown_at_s >= self._refresh_s:
-            self._shown_at_s = now
+            log.info("%s", one_line(status_line(view)))
+        else:
             self._draw(self._live, view)
 
     def begin(self, number: int, params_text: str) -> None:

@@ -119,11 +119,12 @@ def summarize(study: "Study", sweep_dir: Path, space: "HasTypes | None" = None) 
         metrics=tuple(names),
         directions=tuple(direction.name.lower() for direction in study.directions),
         trials=tuple(trials[number] for number in sorted(trials)),
-        best=tuple(trials[trial.number] for trial in _best(study)),
+        best=tuple(trials[trial.number] for trial in best_trials(study)),
     )
 
 
-def _best(study: "Study") -> list["FrozenTrial"]:
+def best_trials(study: "Study") -> list["FrozenTrial"]:
+    """The best one; with several objectives those that no other one beats; none before one was completed."""
     if len(study.directions) > 1:
         return sorted(study.best_trials, key=lambda trial: trial.number)
     try:

@@ -110,28 +110,17 @@ def folder_of(trial: FrozenTrial, sweep_dir: Path) -> Path | None:
 
 
 def completed_values(folder: Path) -> list[float] | None:
-    """The objective's value if the run in `folder` completed, from its outcome and its configuration."""
+    """The objectives' values if the trial in `folder` completed, from its outcome."""
     layout = RunLayout(folder)
     try:
         outcome = json.loads(layout.outcome.read_text(encoding="utf-8"))
         if outcome["status"] != Status.COMPLETED:
             return None
-        values = [outcome["result"]["metrics"][name] for name in _objectives(layout)]
+        values = outcome["values"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     is_whole = bool(values) and all(isinstance(value, Real) and not math.isnan(value) for value in values)
     return [float(value) for value in values] if is_whole else None
-
-
-def _objectives(layout: RunLayout) -> list[str]:
-    """The metrics that the run was judged by."""
-    import yaml
-
-    try:
-        objective = yaml.safe_load(layout.config.read_text(encoding="utf-8"))["objective"]
-    except yaml.YAMLError:
-        return []
-    return [each["metric"] for each in (objective if isinstance(objective, list) else [objective])]
 
 
 def _checkpoint(folder: Path | None) -> str | None:

@@ -13,7 +13,7 @@ from project.common import live_runs, process_registry
 from project.common.config_check import check_light
 from project.common.config_recipes import check_managers_of_run
 from project.common.config_shape import check_complete
-from project.common.errors import ChildFailedError, ConfigError, ProcessServerError, ProjectError
+from project.common.errors import ChildFailedError, ConfigError, ProjectError
 from project.common.files.run_folder import RunFolder, choose_run_folder
 from project.common.plain_config import as_plain
 from project.common.processes import logs, process_server, signals, stop
@@ -22,6 +22,7 @@ from project.common.processes.handover import Handover, process_environ, share_i
 from project.common.processes.identity import Identity, ProcessKey, Role, current_identity, set_identity
 from project.common.processes.outcome import Outcome, Status, outcome_of, refusal_in
 from project.common.processes.stall_watch import StallWatch
+from project.common.processes.start_method import choose_start_method
 from project.common.processes.supervision import Supervisor, end_strays, end_subtree
 from project.common.server_record import server_noted
 from project.training import report
@@ -83,27 +84,7 @@ def run(config: Mapping[str, Any], *, overrides: list[str] | None = None) -> tup
 
 def start_method(config: dict[str, Any]) -> tuple[str, str | None]:
     """The start method of this run, and why it is not the one that was wished for."""
-    wished = config["processes"]["start_method"]
-    if wished == "spawn" or config["processes"]["inline"]:
-        process_server.stop()
-        return "spawn", None
-    reason = process_server.is_possible() or _serve()
-    if reason is None:
-        return "forkserver", None
-    log.warning("processes.start_method: spawn is used, which takes seconds per process, because %s", reason)
-    return "spawn", reason
-
-
-def _serve() -> str | None:
-    """Has the server ready; returns why this run's processes cannot come from it, or None when they can."""
-    try:
-        process_server.start()
-        process_server.wait_until_ready()
-    except ProcessServerError as error:
-        process_server.stop()
-        return str(error)
-    differing = process_server.differing_variables(process_environ())
-    return f"{', '.join(differing)} differ from what the server imported with" if differing else None
+    return choose_start_method("spawn" if config["processes"]["inline"] else config["processes"]["start_method"])
 
 
 @dataclass

@@ -1,9 +1,11 @@
 """What a run writes about itself at its start and end, and what it prints last."""
 
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,11 @@ from project.common.processes.outcome import Outcome, Status
 log = logging.getLogger(__name__)
 
 PACKAGES = ("torch", "lightning", "transformers", "datasets", "hydra-core", "omegaconf", "optuna", "wandb")
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes the folder of a trial that could not begin."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_start(layout: RunLayout, config: dict[str, Any], overrides: list[str]) -> None:
@@ -58,6 +65,7 @@ def write_end(layout: RunLayout, outcome: Outcome, *, result: dict[str, Any] | N
     timeline.write_timeline(layout.run_dir)
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that a result depends on."""
     found = {"python": sys.version.split()[0]}
@@ -69,6 +77,7 @@ def versions() -> dict[str, str]:
     return found
 
 
+@cache
 def git_commit() -> str | None:
     """Commit of the code that ran; None outside a repository or without git."""
     try:

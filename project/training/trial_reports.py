@@ -9,7 +9,8 @@ from project.common.processes.identity import current_identity
 from project.common.processes.parent_link import process_messages
 from project.common.processes.stop import stop_request
 
-PROGRESS_EVERY_S = 0.5
+# While its storage does not answer the coordinator reads nothing; what waits in the pipe must not fill it.
+PROGRESS_EVERY_S = 1.0
 _LOOK_EVERY_S = 0.5
 
 

@@ -125,8 +125,8 @@ def shows_on_terminal(identity: Identity) -> bool:
 
 
 def redirect_output(identity: Identity) -> None:
-    """Sends what other ranks and workers print, native code included, to the process's log file."""
-    if identity.run_dir is None or shows_on_terminal(identity):
+    """Sends what this process prints, native code included, to its log file: there are others on the terminal."""
+    if identity.run_dir is None:
         return
     path = RunLayout(Path(identity.run_dir)).process_log(identity.label, os.getpid())
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

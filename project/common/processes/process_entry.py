@@ -69,9 +69,10 @@ def enter(handover: Handover) -> None:
     set_identity(identity)
     set_handover(handover)
     logs.set_up_files(identity)
-    if logs.shows_on_terminal(identity):
+    if logs.shows_on_terminal(identity) and handover.sweep is None:  # a sweep shows all its trials in one table
         logs.set_up_terminal()
-    logs.redirect_output(identity)
+    else:
+        logs.redirect_output(identity)
     outlive_readers()
     parent = parent_process()
     parent_pid = parent.pid if parent is not None and parent.pid is not None else os.getppid()

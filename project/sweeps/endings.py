@@ -1,0 +1,51 @@
+"""How many failures a sweep bears, and how they are told."""
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from project.common.processes.outcome import Outcome, Status
+from project.sweeps.job import Ended
+
+if TYPE_CHECKING:
+    from project.sweeps.plugins import TrialLauncherConf
+
+log = logging.getLogger(__name__)
+
+FAILURES = (Status.CRASHED, Status.REFUSED)
+
+
+class FailureLimit:
+    """Counts the failures of this launch.
+
+    Args:
+        settings: Its `fail_fast` and `max_failures`.
+    """
+
+    def __init__(self, settings: "TrialLauncherConf") -> None:
+        self._key = "fail_fast" if settings.fail_fast else "max_failures"
+        self._most = 1 if settings.fail_fast else settings.max_failures
+        self._n = 0
+
+    def count(self, outcome: Outcome) -> None:
+        """Counts a job if it has failed."""
+        self._n += outcome.status in FAILURES
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether nothing more is to be started."""
+        return self._most is not None and self._n >= self._most
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"hydra.launcher.{self._key}: {self._n} failed"
+
+
+def say_failures(jobs: Iterable[Ended]) -> None:
+    """Lists the jobs that failed, each with its cause and folder."""
+    failed = [job for job in jobs if job.outcome.status in FAILURES]
+    if failed:
+        log.error("%d failed:", len(failed))
+    for one in sorted(failed, key=lambda one: one.job.number):
+        log.error("  #%d: %s (%s)", one.job.number, one.outcome.cause, one.job.folder)

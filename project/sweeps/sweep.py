@@ -1,0 +1,154 @@
+"""A sweep from its configuration to its last lines, with our launcher or another one."""
+
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig
+from optuna.exceptions import ExperimentalWarning
+
+from project.common.errors import ConfigError
+from project.common.files.atomic import write_json
+from project.common.files.run_folder import NOT_IN_FINGERPRINT
+from project.common.processes import logs, stop
+from project.sweeps.plugins import TrialLauncher
+from project.sweeps.pruners import make_pruner
+from project.sweeps.results import print_end, write_results
+from project.sweeps.samplers import SweepSampler, make_sampler, n_grid_points
+from project.sweeps.search_space import SearchSpace, changes, read_search_space
+from project.sweeps.settings import SweepSettings
+from project.sweeps.study_store import StudyStore
+from project.sweeps.trials import Trials
+
+log = logging.getLogger(__name__)
+
+SEARCH_SPACE = "search_space"
+SWEEP_FILE = "sweep.json"
+
+
+def run_sweep(
+    config: DictConfig, given: Mapping[str, Any], *, launcher: Launcher, loader: Any, arguments: list[str]
+) -> None:
+    """Runs the study to its end, or to a request to stop; exits with 1 when trials have failed.
+
+    Args:
+        config: The sweep's own configuration.
+        given: The keys of `hydra.sweeper`.
+        launcher: Ours or any other.
+        loader: Hydra's, which knows the choices of groups.
+        arguments: The command line's overrides.
+
+    Raises:
+        ConfigError: What was given will not do; no trial has begun.
+        StorageLostError: The study's storage does not answer any more.
+    """
+    logs.set_up_terminal()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    settings = SweepSettings.read(given, config)
+    space = read_search_space(
+        settings.params, arguments, custom_search_space=settings.custom_search_space, config_loader=loader
+    )
+    sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
+    sampler = make_sampler(settings.sampler, space=space)
+    try:
+        store = _open(settings, space=space, sampler=sampler, sweep_dir=sweep_dir)
+        try:
+            _run(settings, config=config, space=space, store=store, launcher=launcher, sampler=sampler)
+        finally:
+            store.close()
+    finally:
+        sampler.close()
+        logs.tear_down()
+
+
+def _open(settings: SweepSettings, *, space: SearchSpace, sampler: Any, sweep_dir: Path) -> StudyStore:
+    store = StudyStore.open(
+        settings.storage,
+        study_name=settings.study_name,
+        sweep_dir=sweep_dir,
+        directions=settings.directions,
+        sampler=sampler,
+        pruner=make_pruner(settings.pruner, n_objectives=len(settings.directions)),
+        storage_timeout_s=settings.storage_timeout_s,
+    )
+    try:
+        with store.exclusive():
+            _require_same_space(store, space)
+            if not store.study.metric_names:
+                with warnings.catch_warnings(category=ExperimentalWarning, action="ignore"):
+                    store.study.set_metric_names(settings.metrics)
+        write_json(sweep_dir / SWEEP_FILE, {"study_name": settings.study_name, "storage_masked": store.url_masked})
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _require_same_space(store: StudyStore, space: SearchSpace) -> None:
+    """The study's search space is the first one that it saw."""
+    present = _compared(space.as_plain())
+    stored = store.study.user_attrs.get(SEARCH_SPACE)
+    if stored is None:
+        store.study.set_user_attr(SEARCH_SPACE, json.loads(json.dumps(present)))
+        return
+    if lines := changes(stored, present):
+        name = store.study.study_name
+        raise ConfigError(
+            f"hydra.sweeper.params: the study {name!r} was begun with another search space (old → new); give the old "
+            "one, or begin a new study by hydra.sweeper.study_name",
+            *lines,
+        )
+
+
+def _compared(plain: dict[str, Any]) -> dict[str, Any]:
+    """Without what changes no result, such as where things lie and how processes are kept."""
+    fixed = [it for it in plain["fixed"] if it.lstrip("+~").partition("=")[0].split(".")[0] not in NOT_IN_FINGERPRINT]
+    return plain | {"fixed": fixed}
+
+
+def _run(
+    settings: SweepSettings,
+    *,
+    config: DictConfig,
+    space: SearchSpace,
+    store: StudyStore,
+    launcher: Launcher,
+    sampler: SweepSampler,
+) -> None:
+    n_trials = min(settings.n_trials, n_grid_points(sampler) or settings.n_trials)
+    trials = Trials(store=store, space=space, settings=settings, config=config, n_trials=n_trials)
+    _say_start(store, n_trials)
+    if isinstance(launcher, TrialLauncher):
+        from project.sweeps.coordinator import Coordinator
+
+        Coordinator(trials, launcher.jobs).run()
+    else:
+        from project.sweeps.foreign import run_in_batches
+
+        run_in_batches(trials, launcher)
+    write_results(store.sweep_dir, store.study, space)
+    print_end(store.study, sweep_dir=store.sweep_dir, space=space)
+    _exit(trials)
+
+
+def _say_start(store: StudyStore, n_trials: int) -> None:
+    counts = store.progress()
+    log.info("study %s: %s", store.study.study_name, store.url_masked)
+    if counts.counted:
+        log.info("%d of %d trials are done, %d to go", counts.counted, n_trials, max(0, n_trials - counts.counted))
+
+
+def _exit(trials: Trials) -> None:
+    trials.raise_refusal()
+    request = stop.stop_request()
+    if request is not None:
+        print(f"{request.reason}: the same command goes on", file=sys.stderr)
+        sys.exit(request.exit_code)
+    if trials.store.progress().failed:
+        sys.exit(1)
