@@ -20,11 +20,13 @@ KEY = "hydra.sweeper.storage"
 PACKAGE = __name__.partition(".")[0]
 VARIABLE = f"{PACKAGE.upper()}_STORAGE"  # where an address with a password belongs
 DEFAULT_FILE = "study.db"
-CONNECT_TIMEOUT_S = 10
 _FORMS = "sqlite:///study.db, journal:///study.journal, postgresql://user@host/database or null"
 _QUERY = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")  # any other question mark belongs to the path
 _SECRET_QUERIES = ("password", "sslpassword")
 _SHORTEST_SECRET = 4  # a shorter one would mask ordinary words of an error's text
+# A server whose machine vanished is noticed after a minute, not after two hours. In seconds, the last in milliseconds.
+_CONNECTION = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+_CONNECTION["tcp_user_timeout"] = 60_000
 
 Kind = Literal["memory", "sqlite", "journal", "server", "object"]
 
@@ -67,7 +69,8 @@ class Place:
         if self.kind == "server":
             options["pool_pre_ping"] = True
         if self.is_postgresql:
-            options["connect_args"] = {"connect_timeout": CONNECT_TIMEOUT_S}
+            given = make_url(self.url).query
+            options["connect_args"] = {key: value for key, value in _CONNECTION.items() if key not in given}
         return options
 
 

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import optuna
 import pytest
+from sqlalchemy import create_engine
 
 from project.common.errors import ConfigError
 from project.sweeps import storage
@@ -116,6 +117,18 @@ def test_nothing_that_is_shown_has_a_password(tmp_path: Path, address: str, secr
     assert secret not in place.shown
     assert secret not in repr(place)
     assert secret not in place.mask(f"no entry at {address}")
+
+
+def test_a_server_that_vanishes_is_noticed_as_soon_as_the_address_says(shared_postgres: Server, tmp_path: Path) -> None:
+    """The system's own limit is two hours."""
+    place = locate(f"{shared_postgres.url()}&keepalives_idle=7", sweep_dir=tmp_path)
+    engine = create_engine(place.url, **place.engine_options())
+    with engine.connect() as connection:
+        found = connection.connection.dbapi_connection.info.get_parameters()
+    engine.dispose()
+
+    names = ("connect_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout")
+    assert [int(found[name]) for name in names] == [10, 7, 10, 3, 60_000]
 
 
 def test_a_password_is_masked_wherever_it_stands(tmp_path: Path) -> None:
