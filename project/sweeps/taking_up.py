@@ -119,7 +119,11 @@ def completed_values(folder: Path) -> list[float] | None:
         values = outcome["values"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    is_whole = bool(values) and all(isinstance(value, Real) and not math.isnan(value) for value in values)
+    is_whole = (
+        isinstance(values, list)
+        and bool(values)
+        and all(isinstance(value, Real) and not math.isnan(value) for value in values)
+    )
     return [float(value) for value in values] if is_whole else None
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import optuna
 import pytest
-import yaml
 from optuna.trial import Trial, TrialState
 
 from project.common.errors import ConfigError
@@ -70,15 +69,14 @@ def test_the_clone_goes_on_from_a_checkpoint_if_there_may_be_one(
         assert stored(store, 1).user_attrs.get("continues") == continues
 
 
-def _outcome(layout: RunLayout, *, status: str, metrics: dict[str, Any]) -> None:
+def _outcome(layout: RunLayout, *, status: str, **facts: Any) -> None:
     layout.make()
-    layout.outcome.write_text(json.dumps({"status": status, "result": {"metrics": metrics}}))
-    layout.config.write_text(yaml.safe_dump({"objective": {"metric": "val/loss", "mode": "min"}}))
+    layout.outcome.write_text(json.dumps({"status": status} | facts))
 
 
 def test_a_trial_that_had_completed_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
     _leave_running(tmp_path / "sweep")
-    _outcome(RunLayout(tmp_path / "sweep" / "0"), status="completed", metrics={"val/loss": 0.25, "val/acc": 0.9})
+    _outcome(RunLayout(tmp_path / "sweep" / "0"), status="completed", values=[0.25])
     with opened(tmp_path / "sweep") as store:
         found = store.take_up()
 
@@ -88,12 +86,18 @@ def test_a_trial_that_had_completed_is_told_and_nothing_is_lost(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("status", "metrics"),
-    [("interrupted", {"val/loss": 0.25}), ("completed", {}), ("completed", {"val/loss": float("nan")})],
+    ("status", "facts"),
+    [
+        ("interrupted", {"values": [0.25]}),
+        ("completed", {}),
+        ("completed", {"values": None}),
+        ("completed", {"values": 0.25}),
+        ("completed", {"values": [float("nan")]}),
+    ],
 )
-def test_an_outcome_without_a_value_is_not_told(tmp_path: Path, status: str, metrics: dict[str, Any]) -> None:
+def test_an_outcome_without_a_value_is_not_told(tmp_path: Path, status: str, facts: dict[str, Any]) -> None:
     _leave_running(tmp_path / "sweep")
-    _outcome(RunLayout(tmp_path / "sweep" / "0"), status=status, metrics=metrics)
+    _outcome(RunLayout(tmp_path / "sweep" / "0"), status=status, **facts)
     with opened(tmp_path / "sweep") as store:
         assert [each.clone for each in store.take_up()] == [1]
 
@@ -101,7 +105,7 @@ def test_an_outcome_without_a_value_is_not_told(tmp_path: Path, status: str, met
 def test_one_value_is_not_told_to_a_study_of_two_objectives(tmp_path: Path) -> None:
     both = {"directions": ["minimize", "maximize"]}
     _leave_running(tmp_path / "sweep", **both)
-    _outcome(RunLayout(tmp_path / "sweep" / "0"), status="completed", metrics={"val/loss": 0.25})
+    _outcome(RunLayout(tmp_path / "sweep" / "0"), status="completed", values=[0.25])
     with opened(tmp_path / "sweep", **both) as store:
         assert [each.clone for each in store.take_up()] == [1]
 
