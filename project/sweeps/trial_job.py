@@ -4,6 +4,7 @@ import functools
 import pickle
 from typing import Any
 
+from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 from hydra.types import TaskFunction
@@ -24,7 +25,7 @@ def run_job_process(shared: bytes, config: bytes) -> None:
     """
     setup_globals()
     state, hydra_context, task_function = pickle.loads(shared)
-    Singleton.set_state(state)
+    _set_singletons(state)
     returned = run_job(
         hydra_context=hydra_context,
         task_function=_with_our_logs(task_function),
@@ -35,6 +36,14 @@ def run_job_process(shared: bytes, config: bytes) -> None:
     parent_link.send("returned", _pickled(returned))
     if returned.status is JobStatus.FAILED:
         raise returned._return_value
+
+
+def _set_singletons(state: dict[str, Any]) -> None:
+    """As Hydra does it, but for the plugins when the process server has found them."""
+    found = Singleton._instances.get(Plugins)
+    if found is not None:
+        state = state | {"instances": {**state["instances"], Plugins: found}}
+    Singleton.set_state(state)
 
 
 def _with_our_logs(task_function: TaskFunction) -> TaskFunction:

@@ -29,12 +29,17 @@ def remove_folder(folder: Path) -> None:
 
 def write_start(layout: RunLayout, config: dict[str, Any], overrides: list[str]) -> None:
     """Writes `config.yaml` and `overrides.yaml`, secrets masked."""
+    with atomic_file(layout.config) as file:
+        _dump(mask_config(config), file)
+    with atomic_file(layout.overrides) as file:
+        _dump([mask_override(override) for override in overrides], file)
+
+
+def _dump(value: Any, file: Any) -> None:
     import yaml
 
-    with atomic_file(layout.config) as file:
-        yaml.safe_dump(mask_config(config), file, sort_keys=False, allow_unicode=True)
-    with atomic_file(layout.overrides) as file:
-        yaml.safe_dump([mask_override(override) for override in overrides], file, allow_unicode=True)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # ten times as fast where libyaml is
+    yaml.dump(value, file, Dumper=dumper, sort_keys=False, allow_unicode=True)
 
 
 def write_end(layout: RunLayout, outcome: Outcome, *, result: dict[str, Any] | None, facts: dict[str, Any]) -> None:

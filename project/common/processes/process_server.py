@@ -45,6 +45,7 @@ PRELOAD = (
     "project.training.progress",
     "project.common.row_mean",
     "project.common.config_check",
+    "project.sweeps.hydra_ready",
     *(f"project.common.managers.{name}" for name in MANAGERS),
 )
 START_LIMIT_S = 180.0
