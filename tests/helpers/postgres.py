@@ -11,8 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
+from tests.helpers.needs import miss
 from tests.helpers.waiting import until
 
 PACKAGE = "postgresql"  # Debian's and Ubuntu's name
@@ -114,7 +113,7 @@ def _programs() -> Path:
     found = shutil.which("initdb")
     places = [Path(found).resolve().parent] if found else [Path(p).parent for p in sorted(glob.glob(_DEBIAN))]
     if not places:
-        pytest.skip(f"no PostgreSQL server is installed; apt install {PACKAGE}")
+        miss("a PostgreSQL server", package=PACKAGE)
     return places[-1]
 
 

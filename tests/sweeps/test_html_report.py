@@ -16,6 +16,7 @@ from project import report
 from project.sweeps.html_report import write_report
 from project.sweeps.shown_study import few_trials, shown_copy
 from tests.helpers.browser import CHROMIUM, open_page
+from tests.helpers.needs import miss
 from tests.helpers.packages import ROOT
 from tests.helpers.studies import add, new_study
 
@@ -93,12 +94,19 @@ STUDIES: list[tuple[Callable[[Path], object], int]] = [
 
 
 @pytest.fixture
+def browser() -> None:
+    """The tests that use it need one."""
+    if CHROMIUM is None:
+        miss("Chromium", package="chromium")
+
+
+@pytest.fixture
 def sweep_dir(tmp_path: Path) -> Path:
     return tmp_path / "sweeps" / "a b"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.usefixtures("browser")
 @pytest.mark.parametrize(("make", "n_drawn"), STUDIES, ids=lambda it: getattr(it, "__name__", ""))
 def test_a_browser_draws_every_plot_without_an_error(
     sweep_dir: Path, tmp_path: Path, make: Callable[[Path], object], n_drawn: int
@@ -114,7 +122,7 @@ def test_a_browser_draws_every_plot_without_an_error(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.usefixtures("browser")
 def test_the_browser_tells_of_errors(tmp_path: Path) -> None:
     """Or the test above could not fail."""
     page = tmp_path / "page.html"
