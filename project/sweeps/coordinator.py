@@ -2,6 +2,7 @@
 
 import logging
 import time
+from contextlib import suppress
 from typing import Any
 
 from hydra.errors import HydraException
@@ -9,6 +10,7 @@ from omegaconf import OmegaConf
 from optuna.pruners import NopPruner
 from optuna.trial import Trial
 
+from project.common.errors import ProcessServerError
 from project.common.processes import stop
 from project.common.processes.outcome import Status
 from project.sweeps.endings import FailureLimit
@@ -51,7 +53,8 @@ class Coordinator:
         with self._launcher.running(self._on_message) as pool, LiveTable() as table:
             self._showing = Showing(self._trials, table)
             while True:
-                self._fill(pool)
+                with suppress(stop.StopRequested):  # one that comes while a trial is claimed; `_is_ending` knows it
+                    self._fill(pool)
                 if not pool.running and (self._is_done or self._is_ending):
                     break
                 for ended in pool.turn(TURN_S):
@@ -80,12 +83,21 @@ class Coordinator:
             if claimed is None:
                 self._next_claim = now + ASK_AGAIN_S
                 break
-            trial, job = claimed
-            if self._launcher.try_start(job) is None:
-                self._waiting, self._next_claim = claimed, now + DEVICES_AGAIN_S
+            trial, job = self._waiting = claimed
+            if not self._try_start(job):
+                self._next_claim = now + DEVICES_AGAIN_S
                 break
             self._waiting = None
             self._showing.begin(trial)
+
+    def _try_start(self, job: Job) -> bool:
+        """Whether it runs; not while too few devices are free, nor when the process server has just been killed."""
+        try:
+            return self._launcher.try_start(job) is not None
+        except ProcessServerError as error:
+            log.warning("%s", error)
+            self._renew_server()
+            return False
 
     def _claim(self) -> tuple[Trial, Job] | None:
         """A trial with its folder, ready to start; those that cannot be composed end here."""
@@ -150,7 +162,8 @@ class Coordinator:
 
     def _renew_server(self) -> None:
         self._n_lost_servers += 1
-        self._launcher.renew_server(spawn=self._n_lost_servers >= MOST_LOST_SERVERS)
+        with suppress(stop.StopRequested):
+            self._launcher.renew_server(spawn=self._n_lost_servers >= MOST_LOST_SERVERS)
 
     def _end_the_rest(self, pool: JobPool) -> None:
         """They are not at fault: they save what they have, and are put back."""
