@@ -115,8 +115,8 @@ class Trials:
             self.store.prune(trial, end)
         elif outcome.status is Status.INTERRUPTED or is_nobodys_fault:
             number = self.store.put_back(trial, end)
-            log.info("trial %d was interrupted and waits again as trial %d", trial.number, number)
-            return replace(outcome, status=Status.INTERRUPTED)
+            cause = f"{outcome.cause}; it waits again as trial {number}"
+            return replace(outcome, status=Status.INTERRUPTED, cause=cause)
         elif outcome.status is Status.REFUSED and self._concerns_all(trial, outcome):
             self._refuse(trial, outcome)
             return outcome
