@@ -10,7 +10,7 @@ from project.common.devices.shared_memory import raise_file_limit
 from project.common.processes import process_server
 from project.common.processes.outlived_streams import outlive_readers
 from project.common.processes.signals import SignalNotes
-from project.common.told_exit import told_by_exit
+from project.common.told_exit import has_begun, told_by_exit
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -58,13 +58,8 @@ def config_dir() -> str:
     return str(beside) if (beside / "config.yaml").is_file() else "pkg://project.conf"
 
 
-_started = False
-
-
 def task(cfg: "DictConfig") -> Any:
     """Hydra's task function, also in the processes of a sweep's trials, whose launcher wants errors as they are."""
-    global _started
-    _started = True
     from project.training.launch import supervise
     from project.training.sweep_trial import is_trial_of_sweep
 
@@ -86,8 +81,8 @@ def _run_hydra() -> int:
         run()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
-        # Before the task began Hydra's own 1 means that it refused the command line.
-        return 2 if code == 1 and not _started else code
+        # Before our code began Hydra's own 1 means that it refused the command line.
+        return 2 if code == 1 and not has_begun() else code
     return 0
 
 

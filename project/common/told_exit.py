@@ -7,6 +7,13 @@ from contextlib import contextmanager
 from project.common.errors import ProjectError
 from project.common.processes.stop import StopRequested
 
+_has_begun = False
+
+
+def has_begun() -> bool:
+    """Whether Hydra has handed over to our code: an exit code from then on is ours, not Hydra's."""
+    return _has_begun
+
 
 @contextmanager
 def told_by_exit() -> Iterator[None]:
@@ -16,6 +23,8 @@ def told_by_exit() -> Iterator[None]:
     """
     from omegaconf.errors import OmegaConfBaseException
 
+    global _has_begun
+    _has_begun = True
     try:
         yield
     except OmegaConfBaseException as error:  # a reference in a circle, to nothing, or to an unset variable

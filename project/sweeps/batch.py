@@ -8,6 +8,7 @@ from hydra.core.utils import JobReturn, JobStatus
 
 from project.common.errors import ChildFailedError, ConfigError
 from project.common.processes import logs, stop
+from project.common.processes.handover import SweepInfo
 from project.common.processes.outcome import Status
 from project.sweeps.endings import FailureLimit, say_failures
 from project.sweeps.job import Ended, Job
@@ -60,7 +61,8 @@ def _job(launcher: JobLauncher, overrides: Sequence[str], number: int) -> Job:
     log.info("#%d: %s", number, " ".join(overrides))
     folder = launcher.folder(config)
     folder.mkdir(parents=True, exist_ok=True)
-    return Job(number=number, config=config, folder=folder, sweep=launcher.sweep_info(study=_name(folder)))
+    sweep = SweepInfo(study=_name(folder), n_parallel=launcher.n_jobs)
+    return Job(number=number, config=config, folder=folder, sweep=sweep)
 
 
 def _n_completed(ended: Mapping[int, Ended]) -> int:

@@ -12,6 +12,7 @@ from optuna.trial import Trial
 
 from project.common.errors import ProcessServerError
 from project.common.processes import stop
+from project.common.processes.handover import SweepInfo
 from project.common.processes.outcome import Status
 from project.sweeps.endings import FailureLimit
 from project.sweeps.job import Ended, Job, RunningJob
@@ -127,8 +128,13 @@ class Coordinator:
             self._trials.refuse(trial, error)
             return None
         OmegaConf.update(config, "hydra.sweep.subdir", str(trial.number), force_add=True)
-        sweep = self._launcher.sweep_info(
-            study=self._trials.settings.study_name, params=dict(trial.params), prunes=self._prunes
+        settings = self._trials.settings
+        sweep = SweepInfo(
+            study=settings.study_name,
+            n_parallel=self._launcher.n_jobs,
+            params=dict(trial.params),
+            prunes=self._prunes,
+            metrics=tuple(settings.metrics) if settings.metrics_are_given else (),
         )
         folder = self._trials.folder(trial)
         return Job(number=trial.number, config=config, folder=folder, sweep=sweep, attempt=attempt)
@@ -153,7 +159,8 @@ class Coordinator:
             is_nobodys_fault=ended.is_servers_fault,
         )
         self._limit.count(outcome)
-        self._showing.end(trial, outcome, ended.seconds, values=self._trials.last_values)
+        if not self._trials.is_refused:  # that is told once, at the end
+            self._showing.end(trial, outcome, ended.seconds, values=self._trials.last_values)
         self._next_claim = 0.0
         if ended.is_servers_fault:
             self._renew_server()

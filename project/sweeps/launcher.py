@@ -18,7 +18,7 @@ from project.common.devices.inventory import nvml_devices, visible, visible_devi
 from project.common.errors import ConfigError
 from project.common.process_registry import register
 from project.common.processes import logs, process_server, signals, stop
-from project.common.processes.handover import SweepInfo, share_identity
+from project.common.processes.handover import share_identity
 from project.common.processes.identity import Identity, ProcessKey, Role, current_identity, set_identity
 from project.common.processes.outcome import outcome_of
 from project.common.processes.start_method import choose_start_method
@@ -116,10 +116,6 @@ class JobLauncher:
     def renew_server(self, *, spawn: bool = False) -> None:
         """After the process server was killed: the next jobs come from a new one, or do without."""
         self.pool.start_method, _ = choose_start_method("spawn" if spawn else self.settings.start_method)
-
-    def sweep_info(self, *, study: str, params: dict[str, Any] | None = None, prunes: bool = False) -> SweepInfo:
-        """What the processes of a job know of the sweep."""
-        return SweepInfo(study=study, n_parallel=self.n_jobs, params=params or {}, prunes=prunes)
 
     def _shared(self) -> bytes:
         return dumps((Singleton.get_state(), self._context, self._task))

@@ -17,6 +17,7 @@ class SweepSettings:
     """What `conf/hydra/sweeper/study.yaml` explains.
 
     Args:
+        metrics_are_given: Whether `hydra.sweeper.metrics` names them; else it is the objective.
         directions: `maximize` or `minimize` for each of `metrics`.
     """
 
@@ -26,6 +27,7 @@ class SweepSettings:
     sampler: Any
     pruner: Any
     metrics: list[str]
+    metrics_are_given: bool
     directions: list[str]
     n_trials: int
     n_jobs: int
@@ -46,6 +48,7 @@ class SweepSettings:
         settings = cls(
             study_name=plain["study_name"] or str(config.hydra.job.name),
             metrics=_listed(metrics),
+            metrics_are_given=bool(plain["metrics"]),
             directions=[_direction(value) for value in _listed(plain["direction"])],
             params=plain["params"] or {},
             **{

@@ -15,15 +15,19 @@ from optuna.exceptions import ExperimentalWarning
 
 from project.common.errors import ConfigError
 from project.common.files.atomic import write_json
-from project.common.files.run_folder import NOT_IN_FINGERPRINT
+from project.common.files.run_folder import changes_no_result
 from project.common.processes import logs, stop
+from project.sweeps.composer import Composer
+from project.sweeps.given_overrides import bare_name
 from project.sweeps.plugins import TrialLauncher
 from project.sweeps.pruners import make_pruner
+from project.sweeps.rehearsal import rehearse
 from project.sweeps.results import print_end, write_results
 from project.sweeps.samplers import SweepSampler, make_sampler, n_grid_points
 from project.sweeps.search_space import SearchSpace, changes, read_search_space
 from project.sweeps.settings import SweepSettings
 from project.sweeps.study_store import StudyStore
+from project.sweeps.trial_book import NOT_COUNTED
 from project.sweeps.trials import Trials
 
 log = logging.getLogger(__name__)
@@ -55,6 +59,7 @@ def run_sweep(
         settings.params, arguments, custom_search_space=settings.custom_search_space, config_loader=loader
     )
     sweep_dir = Path(str(config.hydra.sweep.dir)).absolute()
+    _rehearse(space, config=config, launcher=launcher, loader=loader)
     sampler = make_sampler(settings.sampler, space=space)
     try:
         store = _open(settings, space=space, sampler=sampler, sweep_dir=sweep_dir)
@@ -65,6 +70,11 @@ def run_sweep(
     finally:
         sampler.close()
         logs.tear_down()
+
+
+def _rehearse(space: SearchSpace, *, config: DictConfig, launcher: Launcher, loader: Any) -> None:
+    composer = launcher.jobs if isinstance(launcher, TrialLauncher) else Composer(loader, config)
+    rehearse(space, compose=lambda overrides: composer.compose(overrides, number=0), loader=loader)
 
 
 def _open(settings: SweepSettings, *, space: SearchSpace, sampler: Any, sweep_dir: Path) -> StudyStore:
@@ -79,10 +89,7 @@ def _open(settings: SweepSettings, *, space: SearchSpace, sampler: Any, sweep_di
     )
     try:
         with store.exclusive():
-            _require_same_space(store, space)
-            if not store.study.metric_names:
-                with warnings.catch_warnings(category=ExperimentalWarning, action="ignore"):
-                    store.study.set_metric_names(settings.metrics)
+            _require_same_search(store, space, settings.metrics)
         write_json(sweep_dir / SWEEP_FILE, {"study_name": settings.study_name, "storage_masked": store.url_masked})
     except BaseException:
         store.close()
@@ -90,26 +97,35 @@ def _open(settings: SweepSettings, *, space: SearchSpace, sampler: Any, sweep_di
     return store
 
 
-def _require_same_space(store: StudyStore, space: SearchSpace) -> None:
-    """The study's search space is the first one that it saw."""
-    present = _compared(space.as_plain())
-    stored = store.study.user_attrs.get(SEARCH_SPACE)
-    if stored is None:
-        store.study.set_user_attr(SEARCH_SPACE, json.loads(json.dumps(present)))
+def _require_same_search(store: StudyStore, space: SearchSpace, metrics: list[str]) -> None:
+    """What a study searches, and for what, are the first that it saw a trial of."""
+    study, present = store.study, _compared(space.as_plain())
+    stored, names = study.user_attrs.get(SEARCH_SPACE), study.metric_names
+    if stored is None or _was_only_refused(study):
+        study.set_user_attr(SEARCH_SPACE, json.loads(json.dumps(present)))
+        with warnings.catch_warnings(category=ExperimentalWarning, action="ignore"):
+            study.set_metric_names(metrics)
         return
-    if lines := changes(stored, present):
-        name = store.study.study_name
+    lines = changes(stored, present)
+    if names is not None and names != metrics:
+        lines.append(f"hydra.sweeper.metrics: {', '.join(names)} → {', '.join(metrics)}")
+    if lines:
         raise ConfigError(
-            f"hydra.sweeper.params: the study {name!r} was begun with another search space (old → new); give the old "
-            "one, or begin a new study by hydra.sweeper.study_name",
+            f"hydra.sweeper.params: the study {study.study_name!r} was begun with another search space (old → new); "
+            "give the old one, or begin a new study by hydra.sweeper.study_name",
             *lines,
         )
 
 
+def _was_only_refused(study: optuna.Study) -> bool:
+    """Whether no trial of it has ever begun, since the configuration would not do: it may be corrected."""
+    trials = study.get_trials(deepcopy=False)
+    return bool(trials) and all(NOT_COUNTED in trial.user_attrs for trial in trials)
+
+
 def _compared(plain: dict[str, Any]) -> dict[str, Any]:
     """Without what changes no result, such as where things lie and how processes are kept."""
-    fixed = [it for it in plain["fixed"] if it.lstrip("+~").partition("=")[0].split(".")[0] not in NOT_IN_FINGERPRINT]
-    return plain | {"fixed": fixed}
+    return plain | {"fixed": [it for it in plain["fixed"] if not changes_no_result(bare_name(it))]}
 
 
 def _run(
@@ -132,6 +148,7 @@ def _run(
         from project.sweeps.foreign import run_in_batches
 
         run_in_batches(trials, launcher)
+    trials.raise_refusal()
     write_results(store.sweep_dir, store.study, space)
     print_end(store.study, sweep_dir=store.sweep_dir, space=space)
     _exit(trials)
@@ -145,7 +162,6 @@ def _say_start(store: StudyStore, n_trials: int) -> None:
 
 
 def _exit(trials: Trials) -> None:
-    trials.raise_refusal()
     request = stop.stop_request()
     if request is not None:
         print(f"{request.reason}: the same command goes on", file=sys.stderr)

@@ -185,7 +185,7 @@ class Trials:
                 number = math.nan if isinstance(one, str | bool) else float(one)
             except (TypeError, ValueError):
                 return None, f"{name} is {one!r} ({type(one).__name__}), which is no number"
-            if math.isnan(number):
+            if not math.isfinite(number):
                 return None, f"{name} is {one!r}, which is no value to optimise"
             values.append(number)
         return values, None

@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning.pytorch.callbacks import EarlyStopping
 
-from project.common.errors import PrunedError
+from project.common.errors import ProjectError, PrunedError
 from project.common.managers import (
     get_batch_manager,
     get_cuda_manager,
@@ -21,6 +21,7 @@ from project.common.managers import (
 from project.common.managers.metrics import unknown_metric
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
+from project.common.processes.handover import own_sweep
 from project.common.processes.identity import Identity, current_identity
 from project.common.processes.outcome import is_pruned
 from project.common.processes.stop import StopRequested, raise_if_stop_requested
@@ -105,13 +106,22 @@ def _run_function(config: dict[str, Any]) -> dict[str, Any]:
     seed_process(config["seed"])
     set_state("training")
     function: Callable[..., Mapping[str, float]] = instantiate(config["task"]["run"], _partial_=True)
-    metrics = {name: float(value) for name, value in function(report=report).items()}
+    metrics = {name: _number(name, value) for name, value in function(report=report).items()}
     for logger in loggers:
         logger.log_metrics(metrics, step=last_step)
         logger.finalize("success")
     get_metrics_manager().write_final(metrics)
     train_s = time.monotonic() - started
     return _record(metrics, name=config["name"], step=last_step, stop_reason="returned", train_s=train_s)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        if not isinstance(value, str):
+            return float(value)
+    except (TypeError, ValueError, RuntimeError):  # the last is torch's, for several numbers
+        pass
+    raise ProjectError(f"task.run: {name} is {value!r} ({type(value).__name__}), which is no number")
 
 
 def _run_training(config: dict[str, Any]) -> dict[str, Any]:
@@ -160,10 +170,14 @@ class Training:
         )
 
     def _check_objective(self) -> None:
-        metric, module = self._config["objective"]["metric"], self.module
+        module = self.module
         names = [n for m in (module.train_metrics, module.val_metrics, module.test_metrics) for n in m.names]
-        if metric not in names:
-            raise unknown_metric(metric, available=names)
+        sweep = own_sweep()
+        swept = sweep.metrics if sweep is not None else ()
+        wanted = [("objective.metric", self._config["objective"]["metric"])]
+        for key, metric in wanted + [("hydra.sweeper.metrics", metric) for metric in swept]:
+            if metric not in names:
+                raise unknown_metric(metric, available=names, key=key)
 
     def _total_steps(self) -> int | None:
         n_batches = self.datamodule.n_batches

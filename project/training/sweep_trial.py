@@ -10,7 +10,7 @@ from project.common.errors import ConfigError
 from project.common.files.layout import RunLayout
 from project.common.managers.metrics import unknown_metric
 from project.common.processes import parent_link
-from project.common.processes.handover import Handover, own_handover
+from project.common.processes.handover import Handover, own_handover, own_sweep
 from project.common.processes.identity import Role, current_identity
 from project.training import report
 from project.training.trial import carry_out, find_problems
@@ -18,9 +18,8 @@ from project.training.trial import carry_out, find_problems
 
 def is_trial_of_sweep() -> bool:
     """Whether this process was started for one trial, and so must not start another tree for it."""
-    handover, identity = own_handover(), current_identity()
-    is_trial = identity is not None and identity.role is Role.TRIAL
-    return is_trial and handover is not None and handover.sweep is not None
+    identity = current_identity()
+    return identity is not None and identity.role is Role.TRIAL and own_sweep() is not None
 
 
 def run_as_trial(config: dict[str, Any], *, overrides: list[str], metrics: list[str]) -> float | list[float]:
@@ -46,7 +45,9 @@ def run_as_trial(config: dict[str, Any], *, overrides: list[str], metrics: list[
     _write_start(handover, overrides)
     result = carry_out(handover)
     parent_link.send("result", result)
-    values = [_value(result["metrics"], metric) for metric in metrics]
+    sweep = own_sweep()
+    key = "hydra.sweeper.metrics" if sweep is not None and sweep.metrics else "objective.metric"
+    values = [_value(result["metrics"], metric, key=key) for metric in metrics]
     return values[0] if len(values) == 1 else values
 
 
@@ -55,7 +56,7 @@ def _write_start(handover: Handover, overrides: list[str]) -> None:
     report.write_start(RunLayout(Path(handover.identity.run_dir)), handover.config, overrides)
 
 
-def _value(found: dict[str, float], metric: str) -> float:
+def _value(found: dict[str, float], metric: str, *, key: str) -> float:
     if metric not in found:
-        raise unknown_metric(metric, available=found)
+        raise unknown_metric(metric, available=found, key=key)
     return found[metric]

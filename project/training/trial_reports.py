@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from project.common.processes import parent_link
-from project.common.processes.handover import own_handover
+from project.common.processes.handover import own_sweep
 from project.common.processes.identity import current_identity
 from project.common.processes.parent_link import process_messages
 from project.common.processes.stop import stop_request
@@ -16,16 +16,14 @@ _LOOK_EVERY_S = 0.5
 
 def is_in_sweep() -> bool:
     """Whether this process belongs to a trial of a sweep."""
-    handover = own_handover()
-    return handover is not None and handover.sweep is not None
+    return own_sweep() is not None
 
 
 class TrialReports:
     """The objective's values on their way up; does nothing outside a sweep, and in other ranks than 0."""
 
     def __init__(self) -> None:
-        identity, handover = current_identity(), own_handover()
-        sweep = handover.sweep if handover is not None else None
+        identity, sweep = current_identity(), own_sweep()
         self._is_heard = sweep is not None and identity is not None and not identity.rank
         self._is_answered = sweep is not None and sweep.prunes
         self._told_at_s = float("-inf")

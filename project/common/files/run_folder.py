@@ -75,6 +75,19 @@ def _without(node: Any, keys: tuple[str, ...]) -> Any:
     return {key: value for key, value in node.items() if key not in keys} if isinstance(node, dict) else node
 
 
+def changes_no_result(key: str) -> bool:
+    """Whether an override of this key leaves all results as they are: two attempts at one run may differ in it."""
+    parts = key.replace("/", ".").split("@")[0].split(".")
+    match parts:
+        case ["managers", "wandb" | "directory", *_]:
+            return True
+        case ["managers", _, name, *_]:
+            return name in _PATHS_OF_MANAGERS
+        case ["loader", name, *_]:
+            return name in _WORKERS
+    return parts[0] in NOT_IN_FINGERPRINT
+
+
 def choose_run_folder(config: dict[str, Any]) -> RunFolder:
     """Takes up or makes the folder of this run, and owns it.
 

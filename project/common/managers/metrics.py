@@ -161,11 +161,9 @@ class MetricsManager(BaseProcessManager):
             self._history = None
 
 
-def unknown_metric(metric: str, *, available: Any) -> ConfigError:
-    """The error for a metric that nobody logs."""
-    return ConfigError(
-        f"objective.metric: {metric!r} is not logged; use one of {', '.join(sorted(available)) or '(none)'}"
-    )
+def unknown_metric(metric: str, *, available: Any, key: str = "objective.metric") -> ConfigError:
+    """The error for a metric that nobody logs, named by `key`."""
+    return ConfigError(f"{key}: {metric!r} is not logged; use one of {', '.join(sorted(available)) or '(none)'}")
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ import psutil
 from project.common.errors import ConfigError
 from project.common.files.secrets import mask_config
 from project.common.managers.base import BaseProcessManager, Health
-from project.common.processes.handover import handed_config
+from project.common.processes.handover import handed_config, own_sweep
 from project.common.processes.identity import Role
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class WandbManager(BaseProcessManager):
         mode: `auto` (online with a key, else offline), `online`, `offline` (`wandb sync` uploads later) or `disabled`.
         project: W&B project.
         entity: User or team; None takes the account's own.
-        group: Runs shown together; None takes the sweep's name.
+        group: Runs shown together; None takes the study's name in a sweep.
         name: Shown name; None takes the run folder's.
         tags: Of the run.
         close_timeout_s: Longest wait for an upload at the end; the rest stays in the run folder.
@@ -195,17 +195,28 @@ class WandbManager(BaseProcessManager):
             finish_timeout=self._upload_timeout_s,
         )  # fmt: skip
         run = wandb.init(
-            **{**self._settings, "name": self._settings["name"] or self._default_name()},
+            **{**self._settings, "name": self._settings["name"] or self._default_name(), "group": self._group()},
             id=self._run_id(),
             resume="allow" if self.mode == "online" else None,
             mode=self.mode,  # type: ignore[arg-type]
             dir=str(self._directory.run_dir),
-            config=plain(mask_config(handed_config() or {})),
+            config=plain(mask_config((handed_config() or {}) | self._of_sweep())),
             settings=settings,
             reinit="create_new",
         )
         log.info("W&B run %s (%s)%s", run.id, self.mode, f": {run.url}" if run.url else "")
         return run
+
+    def _group(self) -> str | None:
+        sweep = own_sweep()
+        return self._settings["group"] or (sweep.study if sweep is not None else None)
+
+    def _of_sweep(self) -> dict[str, Any]:
+        """What only a trial of a sweep has in its configuration there."""
+        sweep = own_sweep()
+        if sweep is None:
+            return {}
+        return {"sweep": {"study": sweep.study, "trial": self.identity.trial, "params": sweep.params}}
 
     def _default_name(self) -> str:
         folder = self._directory.run_dir

@@ -21,12 +21,14 @@ class SweepInfo:
         n_parallel: How many trials may run at once; they share the cores.
         params: The values that were sampled for this trial, by override key.
         prunes: Whether each reported value is answered: go on, or prune.
+        metrics: What the sweep optimises, as `hydra.sweeper.metrics` names it; empty: the objective.
     """
 
     study: str
     n_parallel: int = 1
     params: dict[str, Any] = field(default_factory=dict)
     prunes: bool = False
+    metrics: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -103,6 +105,11 @@ def set_handover(handover: Handover | None) -> None:
 def handed_config() -> dict[str, Any] | None:
     """The configuration that this process was given."""
     return _own.config if _own else None
+
+
+def own_sweep() -> SweepInfo | None:
+    """The sweep that this process belongs to, if it does."""
+    return _own.sweep if _own else None
 
 
 def share_identity(identity: Identity | None) -> None:
