@@ -34,6 +34,13 @@ def take_along(old: Path, new: Path) -> int:
     return 2
 
 
+def say_unclosed(folder: Path) -> None:
+    """Says so if a killed trial left its W&B run open there."""
+    layout = RunLayout(folder)
+    if layout.wandb_open.exists() and layout.wandb_run_id.is_file():
+        log.warning("W&B run %s in %s was not closed: its process was killed", layout.wandb_run_id.read_text(), folder)
+
+
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)

@@ -14,12 +14,12 @@ from optuna.trial import FrozenTrial, Trial
 from project.common.errors import ConfigError, ProjectError
 from project.common.files.layout import RunLayout
 from project.common.processes.outcome import Outcome, Status
-from project.sweeps.continuing import take_along
+from project.sweeps.continuing import say_unclosed, take_along
 from project.sweeps.search_space import SearchSpace
 from project.sweeps.settings import SweepSettings
 from project.sweeps.study_store import StudyStore
 from project.sweeps.summary import best_trials
-from project.sweeps.trial_book import CONTINUES, RUN, TRIES
+from project.sweeps.trial_book import CLONE_OF, CONTINUES, RUN, TRIES
 from project.training import report
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,8 @@ class Trials:
         except FileExistsError as error:
             if not folder.is_dir() or any(folder.iterdir()):
                 raise ProjectError(f"{folder}: belongs to no trial of this study; move it away") from error
+        if (replaced := trial.user_attrs.get(CLONE_OF)) is not None:
+            say_unclosed(self._folder_of(replaced))
         number = trial.user_attrs.get(CONTINUES)
         return 1 if number is None else take_along(self._folder_of(number), folder)
 
@@ -114,11 +116,12 @@ class Trials:
             self._has_begun_well = True
             self.store.prune(trial, end)
         elif outcome.status is Status.INTERRUPTED or is_nobodys_fault:
-            number = self.store.put_back(trial, end)
-            cause = f"{outcome.cause}; it waits again as trial {number}"
+            number = self._put_back(trial, end)
+            cause = outcome.cause if number is None else f"{outcome.cause}; it waits again as trial {number}"
             return replace(outcome, status=Status.INTERRUPTED, cause=cause)
         elif outcome.status is Status.REFUSED and self._concerns_all(trial, outcome):
-            self._refuse(trial, outcome)
+            self._refusal = ConfigError(outcome.cause or "the configuration was refused")
+            self._put_back(trial, end)
             return outcome
         else:
             self._fail(trial, outcome, end)
@@ -132,6 +135,17 @@ class Trials:
         self.n_failed += clone is None
         if clone is not None:
             log.info("trial %d crashed and is tried again as trial %d", trial.number, clone)
+
+    def _put_back(self, trial: Trial, end: dict[str, Any]) -> int | None:
+        """Lets its point wait again, as the trial whose number is returned.
+
+        In a sweep that was refused only if there is something to go on from.
+        """
+        if self.is_refused and end["checkpoint"] is None and CLONE_OF not in trial.user_attrs:
+            self.store.not_counted(trial, end["cause"] or "refused")
+            report.remove_folder(self.folder(trial))
+            return None
+        return self.store.put_back(trial, end)
 
     def put_back_unbegun(self, trial: Trial) -> None:
         """Lets a trial that was claimed and not started wait again."""
@@ -152,11 +166,6 @@ class Trials:
         """Whether no other point would do better: none has yet, and the text names no parameter of this one."""
         cause = outcome.cause or ""
         return not self._has_begun_well and not any(name.lstrip("+") in cause for name in trial.params)
-
-    def _refuse(self, trial: Trial, outcome: Outcome) -> None:
-        self._refusal = ConfigError(outcome.cause or "the configuration was refused")
-        self.store.not_counted(trial, outcome.cause or "refused")
-        report.remove_folder(self.folder(trial))
 
     @property
     def is_refused(self) -> bool:

@@ -23,7 +23,6 @@ from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
 from project.common.processes.handover import own_sweep
 from project.common.processes.identity import Identity, current_identity
-from project.common.processes.outcome import is_pruned
 from project.common.processes.stop import StopRequested, raise_if_stop_requested
 from project.common.whitelist import instantiate
 from project.training import stream
@@ -40,6 +39,7 @@ from project.training.build import (
 from project.training.callback import STEP_METRICS, ProcessCallback
 from project.training.checkpoint import Checkpoints
 from project.training.datamodule import DataModule, optimizer_steps
+from project.training.early_end import ended_early
 from project.training.environment import process_group
 from project.training.evenness import require_even
 from project.training.report import table_rows
@@ -69,11 +69,10 @@ def run_rank(config: dict[str, Any]) -> dict[str, Any]:
         record = _run_function(config) if config["task"]["run"] is not None else _run_training(config)
         exit_code = 0
         return record
-    except StopRequested as stop:
-        exit_code = stop.request.exit_code
-        raise
-    except Exception as error:
-        if is_pruned(error):  # as the sweep wished: no failure, and what was reached counts
+    except (Exception, StopRequested) as error:
+        if isinstance(error, StopRequested):
+            exit_code = error.request.exit_code
+        if ended_early(error):  # as the sweep wished: no failure, and what was reached counts
             exit_code, state = 0, "pruned"
             metrics = get_metrics_manager()
             metrics.write_final({k: v for k, v in metrics.values_at(None).items() if k not in STEP_METRICS})

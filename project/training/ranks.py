@@ -113,11 +113,14 @@ def the_cause(supervisor: Supervisor) -> Child | None:
     close. A rank that was killed cannot be anybody's consequence, unless it was us.
     """
     first = supervisor.first_failure
-    if first is None or first.outcome is None:
+    if first is None:
         return first
-    if first.outcome.status is Status.INTERRUPTED:
+    if first.outcome is not None and first.outcome.status is Status.INTERRUPTED:
         return next((child for child in supervisor.children if _was_asked_to_stop(child)), first)
-    if first.outcome.status is Status.PRUNED:
+    pruned = [child for child in supervisor.children if child.outcome and child.outcome.status is Status.PRUNED]
+    if pruned:  # those that lost it as a peer fail, and may be quicker to close
+        return pruned[0]
+    if first.outcome is None:
         return first
     killed = [child for child in supervisor.children if child.outcome is None and not child.was_killed]
     crashed = [child for child in supervisor.children if child.outcome and child.outcome.status is Status.CRASHED]

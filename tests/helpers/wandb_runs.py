@@ -1,5 +1,6 @@
 """A rank that logs to W&B and ends in some way, and a reader of what W&B stored."""
 
+import json
 import multiprocessing
 import sys
 from collections.abc import Callable
@@ -70,3 +71,12 @@ def _records(path: Path) -> Any:
             record.ParseFromString(whole)
             yield record
             whole = b""
+
+
+def summary(run_dir: Path) -> dict[str, Any]:
+    """What the last offline run below `run_dir` ended with."""
+    found: dict[str, Any] = {}
+    for record in stored(run_dir)[-1]:
+        if record.WhichOneof("record_type") == "summary":
+            found |= {item.key: json.loads(item.value_json) for item in record.summary.update}
+    return found

@@ -80,6 +80,11 @@ class RunLayout:
         return self.wandb_dir / "run-id"
 
     @property
+    def wandb_open(self) -> Path:
+        """There while a W&B run is open; left behind by a process that could not close it."""
+        return self.wandb_dir / "open"
+
+    @property
     def processes_dir(self) -> Path:
         """One record per process."""
         return self.run_dir / "processes"

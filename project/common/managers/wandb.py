@@ -163,7 +163,7 @@ class WandbManager(BaseProcessManager):
 
     @property
     def _open_marker(self) -> Path:
-        return self._folder / "open"
+        return self._directory.layout.wandb_open
 
     def _open(self) -> Any:
         self._folder.mkdir(parents=True, exist_ok=True)

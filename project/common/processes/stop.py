@@ -12,6 +12,8 @@ from dataclasses import dataclass
 EXIT_CODES = {2: 130, 15: 143, 1: 129}
 # The reason of a rank that stops because the ranks agreed to: another one has the cause.
 PASSED_ON = "another rank was asked to stop"
+# How the reason begins of a rank that stops because another one wants the trial to end early.
+PEER_PRUNED = "another rank was pruned"
 
 
 @dataclass(frozen=True, kw_only=True)

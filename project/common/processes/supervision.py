@@ -185,9 +185,10 @@ class Supervisor:
             return
         if child.outcome is not None and child.outcome.status is Status.INTERRUPTED:
             return  # it was told to stop, and so were they: their deadline runs already
-        level = logging.INFO if child.outcome is not None and child.outcome.status is Status.PRUNED else logging.ERROR
-        log.log(level, "%s; the others are stopped", child.how_it_ended(), extra={"terminal": False})
-        self.end(child.how_it_ended(), grace_s=AFTER_CRASH_S)
+        is_pruned = child.outcome is not None and child.outcome.status is Status.PRUNED
+        level, why = logging.INFO if is_pruned else logging.ERROR, child.how_it_ended()
+        log.log(level, "%s; the others are stopped", why, extra={"terminal": False})
+        self.end(f"{stop.PEER_PRUNED}: {why}" if is_pruned else why, grace_s=AFTER_CRASH_S)
 
     def _kill_the_rest(self) -> None:
         for child in self._living():
