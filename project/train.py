@@ -10,13 +10,14 @@ from project.common.devices.shared_memory import raise_file_limit
 from project.common.processes import process_server
 from project.common.processes.outlived_streams import outlive_readers
 from project.common.processes.signals import SignalNotes
-from project.common.told_exit import has_begun, told_by_exit
+from project.common.told_exit import exit_code_of, told_by_exit
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 # Words after which no process of the tree will be needed.
 _NO_TREE = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
+_MULTIRUN = ("-m", "--multirun")
 _INLINE = ("debug=", "processes.inline=true", "processes.start_method=spawn")
 
 
@@ -37,11 +38,20 @@ def main() -> None:
 
 def wants_server(arguments: list[str]) -> bool:
     """Whether this command line will start processes, so that the server may start while Hydra composes."""
-    if any(argument.split("=")[0] in _NO_TREE for argument in arguments):
+    if not _wants_tree(arguments):
         return False
     if any(argument.lower().startswith(_INLINE) and argument != "debug=null" for argument in arguments):
         return False
     return process_server.is_possible() is None
+
+
+def is_multirun(arguments: list[str]) -> bool:
+    """Whether this command line runs several jobs."""
+    return _wants_tree(arguments) and any(argument in _MULTIRUN for argument in arguments)
+
+
+def _wants_tree(arguments: list[str]) -> bool:
+    return not any(argument.split("=")[0] in _NO_TREE for argument in arguments)
 
 
 def _read_env_file() -> None:
@@ -59,11 +69,12 @@ def config_dir() -> str:
 
 
 def task(cfg: "DictConfig") -> Any:
-    """Hydra's task function, also in the processes of a sweep's trials, whose launcher wants errors as they are."""
+    """Hydra's task function, also of a multirun's jobs, whose launcher wants errors as they are."""
+    from project.training.job import is_job
     from project.training.launch import supervise
-    from project.training.sweep_trial import is_trial_of_sweep
+    from project.training.sweep_trial import is_trial
 
-    with nullcontext() if is_trial_of_sweep() else told_by_exit():
+    with nullcontext() if is_trial() else told_by_exit(errors=not is_job()):
         return supervise(cfg)
 
 
@@ -73,16 +84,16 @@ def _run_hydra() -> int:
     from project.common.whitelist import WHITELIST
     from project.sweeps import plugins
     from project.sweeps.null_choices import allow_null_choices
+    from project.training.job import requests_passed_on
 
     allow_null_choices()
     plugins.register()
     run = hydra.main(config_path=config_dir(), config_name="config", execution_whitelist=list(WHITELIST))(task)
     try:
-        run()
+        with requests_passed_on() if is_multirun(sys.argv[1:]) else nullcontext():
+            run()
     except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
-        # Before our code began Hydra's own 1 means that it refused the command line.
-        return 2 if code == 1 and not has_begun() else code
+        return exit_code_of(ended)
     return 0
 
 

@@ -5,14 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import HydraException
 
 from project.common.errors import ChildFailedError, ConfigError
+from project.common.files.layout import RunLayout
 from project.common.processes import logs, stop
 from project.common.processes.handover import SweepInfo
 from project.common.processes.outcome import Status
 from project.sweeps.endings import FailureLimit, say_failures
 from project.sweeps.job import Ended, Job
 from project.sweeps.launcher import JobLauncher
+from project.training import report
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ def launch_all(
     with launcher.running(on_message=lambda job, kind, data: _answer(job, kind)) as pool:
         while waiting or pool.running:
             is_stopping = stop.stop_request() is not None or limit.is_reached
-            while waiting and not is_stopping and len(pool.running) < launcher.n_jobs:
+            while waiting and not is_stopping and limit.slots_taken(pool) < launcher.n_jobs:
                 if launcher.try_start(waiting[0]) is None:
                     break
                 waiting.pop(0)
@@ -46,6 +49,7 @@ def launch_all(
             for one in pool.turn(WAIT_S):
                 ended[one.job.number] = one
                 limit.count(one.outcome)
+                _write_end(one)
                 if one.is_servers_fault:
                     launcher.renew_server()
         say_failures(ended.values())
@@ -57,12 +61,23 @@ def launch_all(
 
 
 def _job(launcher: JobLauncher, overrides: Sequence[str], number: int) -> Job:
-    config = launcher.compose(overrides, number=number)
+    try:
+        config = launcher.compose(overrides, number=number)
+    except HydraException as error:
+        raise ConfigError(" ".join(str(error).split())) from error
     log.info("#%d: %s", number, " ".join(overrides))
     folder = launcher.folder(config)
     folder.mkdir(parents=True, exist_ok=True)
     sweep = SweepInfo(study=_name(folder), n_parallel=launcher.n_jobs)
     return Job(number=number, config=config, folder=folder, sweep=sweep)
+
+
+def _write_end(one: Ended) -> None:
+    facts = {"seconds": one.seconds, "job": one.job.number}
+    try:
+        report.write_end(RunLayout(one.job.folder), one.outcome, result=one.result, facts=facts)
+    except OSError as error:
+        log.warning("#%d: how it ended could not be written to %s (%s)", one.job.number, one.job.folder, error)
 
 
 def _n_completed(ended: Mapping[int, Ended]) -> int:
@@ -72,6 +87,8 @@ def _n_completed(ended: Mapping[int, Ended]) -> int:
 def _require_own_folders(jobs: Sequence[Job]) -> None:
     numbers: dict[Path, int] = {}
     for job in jobs:
+        if RunLayout(job.folder).config.exists():
+            raise ConfigError(f"{job.folder} holds another run; give another hydra.sweep.dir or hydra.sweep.subdir")
         other = numbers.setdefault(job.folder, job.number)
         if other != job.number:
             raise ConfigError(

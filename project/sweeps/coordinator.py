@@ -79,7 +79,7 @@ class Coordinator:
 
     def _fill(self, pool: JobPool) -> None:
         now = time.monotonic()
-        while not self._is_ending and len(pool.running) < self._launcher.n_jobs and now >= self._next_claim:
+        while not self._is_ending and self._slots_taken(pool) < self._launcher.n_jobs and now >= self._next_claim:
             claimed = self._waiting or self._claim()
             if claimed is None:
                 self._next_claim = now + ASK_AGAIN_S
@@ -99,6 +99,9 @@ class Coordinator:
             log.warning("%s", error)
             self._renew_server()
             return False
+
+    def _slots_taken(self, pool: JobPool) -> int:
+        return self._limit.slots_taken(pool, must_know=self._trials.settings.max_failure_rate < 1)
 
     def _claim(self) -> tuple[Trial, Job] | None:
         """A trial with its folder, ready to start; those that cannot be composed end here."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from project.common.processes.outcome import Outcome, Status
 from project.sweeps.job import Ended
+from project.sweeps.job_pool import JobPool
 
 if TYPE_CHECKING:
     from project.sweeps.plugins import TrialLauncherConf
@@ -30,6 +31,17 @@ class FailureLimit:
     def count(self, outcome: Outcome) -> None:
         """Counts a job if it has failed."""
         self._n += outcome.status in FAILURES
+
+    def slots_taken(self, pool: JobPool, *, must_know: bool = False) -> int:
+        """How many jobs keep others from beginning.
+
+        What one that has ended left takes no slot while it is being ended; but where a failure may be the last that is
+        borne, it is known to be one only then.
+
+        Args:
+            must_know: Somebody else counts failures, too.
+        """
+        return pool.n_busy if self._most is None and not must_know else len(pool.running)
 
     @property
     def is_reached(self) -> bool:

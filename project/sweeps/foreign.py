@@ -1,12 +1,15 @@
 """Trials under another launcher than ours: in batches, with that launcher's own guarantees."""
 
+import json
 import logging
+from pathlib import Path
 from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from optuna.trial import Trial
 
+from project.common.files.layout import RunLayout
 from project.common.processes import stop
 from project.common.processes.outcome import Outcome, Status, outcome_of
 from project.sweeps.trials import Trials
@@ -48,15 +51,34 @@ def _run(trials: Trials, launcher: Launcher, batch: list[Trial]) -> None:
     except (Exception, SystemExit, KeyboardInterrupt, stop.StopRequested) as error:
         outcome = outcome_of(error)
         _tell(trials, batch, returned, outcome)
+        stop.raise_if_stop_requested()
         raise
     _tell(trials, batch, returned, outcome)
 
 
 def _tell(trials: Trials, batch: list[Trial], returned: list[JobReturn | None], outcome: Outcome | None) -> None:
     for trial, one in zip(batch, returned, strict=True):
-        ended = outcome or _outcome(one)
+        ended = _with_request(outcome or _outcome(one))
         value = one._return_value if one is not None and ended.status is Status.COMPLETED else None
-        trials.end(trial, ended, value=value, result=None, seconds=0.0)
+        said = _said(trials.folder(trial))
+        trials.end(trial, ended, value=value, result=said.get("result"), seconds=said.get("seconds", 0.0))
+
+
+def _with_request(outcome: Outcome) -> Outcome:
+    """What fails once this process was asked to stop has been asked, too."""
+    request = stop.stop_request()
+    if request is None or outcome.status is not Status.CRASHED:
+        return outcome
+    return Outcome(status=Status.INTERRUPTED, exit_code=request.exit_code, cause=request.reason)
+
+
+def _said(folder: Path) -> dict[str, Any]:
+    """What the job's own main process has written about its end; nothing when it could not."""
+    try:
+        said: dict[str, Any] = json.loads(RunLayout(folder).outcome.read_text())
+    except (OSError, ValueError):
+        return {}
+    return said
 
 
 def _outcome(returned: JobReturn | None) -> Outcome:

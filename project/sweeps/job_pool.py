@@ -69,6 +69,11 @@ class JobPool:
             os.close(self._wake_r)
             os.close(self._wake_w)
 
+    @property
+    def n_busy(self) -> int:
+        """How many jobs work; what the others left is being ended, which takes no slot."""
+        return sum(running.tidying is None for running in self.running)
+
     def start(self, job: Job, *, lease: Lease | None = None, environ: dict[str, str] | None = None) -> RunningJob:
         """Starts a job; the lease is given back when it has ended."""
         handover = Handover(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from project.common import live_runs, process_registry
@@ -27,7 +28,8 @@ from project.common.processes.supervision import Supervisor, end_strays, end_sub
 from project.common.server_record import server_noted
 from project.training import report
 from project.training.ending import may_succeed_again, outcome_of_trial, unwritten
-from project.training.sweep_trial import is_trial_of_sweep, run_as_trial
+from project.training.job import bound_to_launcher, job_folder, raise_failure
+from project.training.sweep_trial import is_trial, run_as_trial
 from project.training.trial import check_config, run_trial
 
 if TYPE_CHECKING:
@@ -42,28 +44,35 @@ _LONGEST_WAIT_S = 300.0
 def supervise(cfg: "DictConfig") -> float | list[float] | None:
     """Hydra's task function: runs one configuration as one trial; returns the objective's value.
 
-    In a process that a sweep started for one trial it runs the trial itself. Elsewhere it exits with the run's exit
-    code unless that is 0.
+    In a process that is a trial it runs the trial itself. Elsewhere it exits with the run's exit code unless that is 0;
+    a job of a multirun that fails raises instead.
     """
     from hydra.core.hydra_config import HydraConfig
 
     config = as_plain(cfg)
     overrides = list(HydraConfig.get().overrides.task)
-    if is_trial_of_sweep():
+    if is_trial():
         metrics = HydraConfig.get().sweeper.get("metrics") or [config["objective"]["metric"]]
         return run_as_trial(config, overrides=overrides, metrics=list(metrics))
-    outcome, result = run(config, overrides=overrides)
+    folder = job_folder()
+    with bound_to_launcher():
+        outcome, result = run(config, overrides=overrides, folder=folder)
+    if folder is not None:
+        raise_failure(outcome)
     if outcome.exit_code:
         sys.exit(outcome.exit_code)
     return None if result is None else result.get("metrics", {}).get(config["objective"]["metric"])
 
 
-def run(config: Mapping[str, Any], *, overrides: list[str] | None = None) -> tuple[Outcome, dict[str, Any] | None]:
+def run(
+    config: Mapping[str, Any], *, overrides: list[str] | None = None, folder: Path | None = None
+) -> tuple[Outcome, dict[str, Any] | None]:
     """Runs one configuration in a process tree of its own.
 
     Args:
         config: Resolved.
         overrides: What was typed, for the record.
+        folder: Where it runs; None for a new folder of its own, or one that it goes on in.
 
     Raises:
         ProjectError: The configuration, the data or the checkpoint will not do; no folder is left.
@@ -77,7 +86,7 @@ def run(config: Mapping[str, Any], *, overrides: list[str] | None = None) -> tup
         with signals.noted(deadline_s=config["processes"]["deadline_s"]):
             method, why = start_method(config)
             stop.raise_if_stop_requested()
-            return _Run(config, overrides=overrides or [], method=method, fallback=why).carry_out()
+            return _Run(config, overrides=overrides or [], method=method, fallback=why, given=folder).carry_out()
     finally:
         logs.tear_down()
 
@@ -93,6 +102,7 @@ class _Run:
     overrides: list[str]
     method: str
     fallback: str | None
+    given: Path | None = None
     result: dict[str, Any] | None = None
     started: float = field(default_factory=time.time)
 
@@ -101,7 +111,7 @@ class _Run:
         inline = self.config["processes"]["inline"]
         if not inline:
             self._check_in_child()
-        folder = choose_run_folder(self.config)
+        folder = choose_run_folder(self.config, given=self.given)
         identity = Identity(role=Role.MAIN, run_dir=str(folder.layout.run_dir), attempt=folder.attempt)
         with _owned(folder):
             self._prepare(folder, identity)

@@ -16,10 +16,10 @@ from project.training import report
 from project.training.trial import carry_out, find_problems
 
 
-def is_trial_of_sweep() -> bool:
+def is_trial() -> bool:
     """Whether this process was started for one trial, and so must not start another tree for it."""
     identity = current_identity()
-    return identity is not None and identity.role is Role.TRIAL and own_sweep() is not None
+    return own_handover() is not None and identity is not None and identity.role is Role.TRIAL
 
 
 def run_as_trial(config: dict[str, Any], *, overrides: list[str], metrics: list[str]) -> float | list[float]:

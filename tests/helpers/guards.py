@@ -159,7 +159,7 @@ def _added(before: dict[str, Facts]) -> list[str]:
     return added + [f"{before['environment'][key]} was changed or removed" for key in sorted(gone)]
 
 
-_OWNED = re.compile(r"/dev/shm/(?:sem\.project-|torch_)(\d+)[-_]")
+_OWNED = re.compile(r"/dev/shm/(?:sem\.project-|torch_|sem\.loky-|joblib_memmapping_folder_)(\d+)[-_]")
 _foreign: set[str] = set()
 
 

@@ -88,13 +88,18 @@ def changes_no_result(key: str) -> bool:
     return parts[0] in NOT_IN_FINGERPRINT
 
 
-def choose_run_folder(config: dict[str, Any]) -> RunFolder:
+def choose_run_folder(config: dict[str, Any], *, given: Path | None = None) -> RunFolder:
     """Takes up or makes the folder of this run, and owns it.
 
+    Args:
+        given: The folder, where somebody else chooses: it is made, or taken up when it is this run's own.
+
     Raises:
-        ConfigError: `resume` names a folder that cannot be taken up.
+        ConfigError: `resume` names a folder that cannot be taken up, or another run lies in the given one.
     """
     wanted, resume = fingerprint(config), config["resume"]
+    if given is not None:
+        return _take_up(given, wanted) or _make_given(given, wanted)
     parent = Path(config["paths"]["runs_dir"]).absolute() / config["name"]
     if resume == "auto":
         for folder in sorted(parent.glob("*"), reverse=True):
@@ -103,7 +108,7 @@ def choose_run_folder(config: dict[str, Any]) -> RunFolder:
                 return taken
     elif resume != "never":
         return _take_up_named(Path(resume), config, wanted)
-    return _make(parent, wanted)
+    return _make(_new_folder(parent), wanted)
 
 
 def _take_up_named(folder: Path, config: dict[str, Any], wanted: str) -> RunFolder:
@@ -163,8 +168,20 @@ def _status(layout: RunLayout) -> str | None:
     return status
 
 
-def _make(parent: Path, wanted: str) -> RunFolder:
-    folder = parent / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
+def _make_given(folder: Path, wanted: str) -> RunFolder:
+    """Owns the folder, in which there may be checkpoints that somebody put there to go on from, and no run."""
+    layout = RunLayout(folder)
+    if layout.fingerprint.exists() or layout.config.exists():
+        raise ConfigError(f"{folder} holds another run; give another hydra.sweep.dir or hydra.sweep.subdir")
+    goes_on = any(layout.checkpoint(name).is_file() for name in ("best", "last"))
+    return _make(folder, wanted, attempt=2 if goes_on else 1)
+
+
+def _new_folder(parent: Path) -> Path:
+    return parent / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
+
+
+def _make(folder: Path, wanted: str, *, attempt: int = 1) -> RunFolder:
     layout = RunLayout(folder)
     try:
         layout.make()
@@ -175,9 +192,9 @@ def _make(parent: Path, wanted: str) -> RunFolder:
     except OSError as error:
         _remove_empty(folder, layout)
         raise ConfigError(
-            f"paths.runs_dir: {parent} cannot be written to ({error.strerror}); give a folder that can"
+            f"paths.runs_dir: {folder.parent} cannot be written to ({error.strerror}); give a folder that can"
         ) from error
-    return RunFolder(layout=layout, attempt=1, lock=lock)
+    return RunFolder(layout=layout, attempt=attempt, lock=lock)
 
 
 def _remove_empty(folder: Path, layout: RunLayout) -> None:

@@ -183,7 +183,7 @@ def popen(process_object: Any, method: str) -> Any:
     """Starts `process_object` by `method`, as the standard context of that name would; two threads may wait for it."""
     ensure_tracker()  # it unblocks signals when it starts, so it starts first
     use_tree_folder()
-    with signals.held_back(), _marked(process_object.handover.mark):
+    with signals.held_back(), _marked(process_object.handover.mark), _known_start_method(method):
         started = multiprocessing.get_context(method).Process._Popen(process_object)
     if method == "spawn" and hasattr(os, "pidfd_open"):
         _use_pidfd(started)
@@ -230,6 +230,24 @@ def _marked(mark: str | None) -> Iterator[None]:
             yield
         finally:
             util.spawnv_passfds = _standard_spawn
+
+
+@contextlib.contextmanager
+def _known_start_method(method: str) -> Iterator[None]:
+    """Each child is told this process's default start method, and would not find one that a library has added here.
+
+    Processes of joblib have such a one.
+    """
+    found = multiprocessing.get_start_method(allow_none=True)
+    if found is None or found in multiprocessing.get_all_start_methods():
+        yield
+        return
+    contexts: Any = multiprocessing.context._default_context
+    added, contexts._actual_context = contexts._actual_context, multiprocessing.get_context(method)
+    try:
+        yield
+    finally:
+        contexts._actual_context = added
 
 
 def _use_pidfd(started: Any) -> None:
