@@ -5,7 +5,9 @@ They are chosen in place of the trivial task, and take its parameters besides th
 
 import ctypes
 import json
+import logging
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -85,7 +87,9 @@ _WAYS: dict[str, Callable[[], Any]] = {
 }
 
 
-def note(*, folder: str, sleep_s: float = 0.0, way: str = "ok", report: Report, **rest: float) -> dict[str, float]:
+def note(
+    *, folder: str, sleep_s: float = 0.0, way: str = "ok", prefix: str = "", report: Report, **rest: float
+) -> dict[str, float]:
     """Writes what this process sees to a file of its own, once it has slept."""
     began, identity = time.time(), current_identity()
     assert identity is not None
@@ -94,13 +98,44 @@ def note(*, folder: str, sleep_s: float = 0.0, way: str = "ok", report: Report, 
         "rank": identity.rank,
         "pid": os.getpid(),
         "folder": identity.run_dir,
+        "slept_s": sleep_s,
         "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "threads": os.environ.get("OMP_NUM_THREADS"),
     }
     report(1, {"loss": sleep_s})
     time.sleep(sleep_s)
     written = {**seen, "began": began, "ended": time.time()}
-    Path(folder, f"facts-{identity.trial}-{identity.rank}.json").write_text(json.dumps(written))
+    Path(folder, f"facts-{prefix}{identity.trial}-{identity.rank}.json").write_text(json.dumps(written))
     if way != "ok":
         _WAYS[way]()
     return {"loss": sleep_s}
+
+
+def spoil(*, folder: str, report: Report, **rest: float) -> dict[str, float]:
+    """Notes what this process finds, and then changes all of it, as a careless task does."""
+    import torch
+    import torch.distributed as dist
+
+    identity = current_identity()
+    assert identity is not None
+    found = {
+        "began": time.time(),
+        "variable": os.environ.get("SPOILT"),
+        "dtype": str(torch.get_default_dtype()),
+        "benchmark": torch.backends.cudnn.benchmark,
+        "random": [random.random(), float(torch.rand(()))],
+        "level": logging.getLogger("spoilt").level,
+        "group": dist.is_initialized(),
+        "patched": hasattr(json, "spoilt"),
+        "cuda": torch.cuda.is_initialized(),
+        "pid": os.getpid(),
+    }
+    Path(folder, f"facts-{identity.trial}.json").write_text(json.dumps(found))
+    os.environ["SPOILT"] = "yes"
+    torch.set_default_dtype(torch.float64)
+    torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+    logging.getLogger("spoilt").setLevel(logging.ERROR)
+    json.spoilt = True  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    report(1, {"loss": 1.0})
+    return {"loss": 1.0}
