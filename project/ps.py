@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from project.common.devices.inventory import memory_by_process
-from project.common.live_runs import LiveRun, pointed_runs
+from project.common.live_runs import LiveRun, pointed_runs, with_jobs
 from project.common.process_registry import ProcessRecord, kill_remaining, read_run
 from project.common.processes.outlived_streams import outlive_readers
 from project.common.tree_order import in_tree_order, indentation
@@ -58,11 +58,12 @@ def _folders(runs: Iterable[Path]) -> list[Path]:
     for folder in named:
         if not folder.is_dir():
             sys.exit(f"{folder}: no such run folder")
-    return named or [run.run_dir for run in pointed_runs() if run.main.is_alive() or _is_left(run)]
+    found = named or [run.run_dir for run in pointed_runs() if run.main.is_alive() or _is_left(run)]
+    return [folder for run_dir in found for folder in with_jobs(run_dir)]
 
 
 def _is_left(run: LiveRun) -> bool:
-    return any(record.key.is_alive() for record in read_run(run.run_dir))
+    return any(record.key.is_alive() for folder in with_jobs(run.run_dir) for record in read_run(folder))
 
 
 def _reap() -> int:
@@ -70,8 +71,9 @@ def _reap() -> int:
     for run in pointed_runs():
         if not run.main.is_local() or run.main.is_alive():
             continue
-        for record in kill_remaining(run.run_dir):
-            print(f"ended {record.identity.label} (pid {record.key.pid}) of {run.run_dir}")
+        for folder in with_jobs(run.run_dir):
+            for record in kill_remaining(folder):
+                print(f"ended {record.identity.label} (pid {record.key.pid}) of {folder}")
         run.pointer.unlink(missing_ok=True)
     return 0
 

@@ -35,8 +35,12 @@ def point_to_run(run_dir: str, key: ProcessKey) -> Path | None:
 def remove_stale_pointers() -> None:
     """Removes pointers that killed main processes left, but for runs of which something still lives."""
     for run in pointed_runs():
-        if run.main.is_local() and not run.main.is_alive() and not living(run.run_dir):
+        if run.main.is_local() and not run.main.is_alive() and not _is_anything_left(run.run_dir):
             run.pointer.unlink(missing_ok=True)
+
+
+def _is_anything_left(run_dir: Path) -> bool:
+    return any(living(folder) for folder in with_jobs(run_dir))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,12 @@ class LiveRun:
     run_dir: Path
     main: ProcessKey
     pointer: Path
+
+
+def with_jobs(run_dir: Path) -> list[Path]:
+    """The run's folder, and in a sweep those of its jobs of which something lives, by number."""
+    jobs = {path.parent for path in run_dir.glob("*/processes")}
+    return [run_dir, *sorted((job for job in jobs if living(job)), key=lambda job: (len(job.name), job.name))]
 
 
 def pointed_runs() -> list[LiveRun]:

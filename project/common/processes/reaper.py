@@ -93,7 +93,8 @@ def _left_in_order(owner: ProcessKey) -> dict[int, str]:
     """Waits for what notices by itself that its main is gone; returns the start times, by pid, of all there were."""
     from project.common import live_runs, process_registry
 
-    runs = [run.run_dir for run in live_runs.pointed_runs() if run.main == owner]
+    pointed = [run.run_dir for run in live_runs.pointed_runs() if run.main == owner]
+    runs = [folder for run_dir in pointed for folder in live_runs.with_jobs(run_dir)]
     until = time.monotonic() + IN_ORDER_S
     while any(process_registry.living(run) for run in runs) and time.monotonic() < until:
         time.sleep(0.02)
