@@ -105,6 +105,8 @@ def end_lines(summary: Summary, sweep_dir: Path, command: Sequence[str] = RERUN)
     yield from _best_lines(summary, command)
     counts = ", ".join(f"{count} {ending}" for ending, count in summary.counts.items())
     yield f"trials: {counts or 'none'}", "head"
+    if repeated := summary.repeated():
+        yield f"  {_numbers(repeated)}: tried a point that another one had tried before", ""
     for cause, trials in summary.failures_by_cause().items():
         yield f"  {_numbers(trials)}: {one_line(cause)}", "cause"
         yield f"    {_folders(trials)}", ""

@@ -92,6 +92,17 @@ class Summary:
         """The trials that failed for good."""
         return [trial for trial in self.trials if trial.ending in ("failed", "refused")]
 
+    def repeated(self) -> list[TrialFacts]:
+        """The trials whose point another one before them had tried, as happens in small spaces."""
+        seen: set[str] = set()
+        again = []
+        for trial in self.trials:
+            if trial.ending in ("completed", "pruned", "failed"):
+                point = repr(sorted(trial.params.items()))
+                again += [trial] if point in seen else []
+                seen.add(point)
+        return again
+
     def failures_by_cause(self) -> dict[str, list[TrialFacts]]:
         """The same, those with one cause together."""
         groups: dict[str, list[TrialFacts]] = {}

@@ -34,6 +34,19 @@ def sweep_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "sweeps" / "s"
 
 
+@pytest.mark.case("08")
+def test_points_that_were_tried_twice_are_told(sweep_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = new_study(sweep_dir)
+    for lr, state in ((0.1, "COMPLETE"), (0.2, "COMPLETE"), (0.1, "COMPLETE"), (0.3, "WAITING"), (0.3, "PRUNED")):
+        values = [0.5] if state == "COMPLETE" else None
+        add(study, sweep_dir, state, values=values, params={"lr": lr, "model": "small"})
+    add(study, sweep_dir, "FAIL", params={"lr": 0.2, "model": "small"}, superseded_by=7)
+
+    print_end(study, sweep_dir=sweep_dir)
+
+    assert "  trial 2: tried a point that another one had tried before" in capsys.readouterr().out.splitlines()
+
+
 def test_names_the_best_trial_and_all_that_belongs_to_it(sweep_dir: Path) -> None:
     study = new_study(sweep_dir)
     add(study, sweep_dir, values=[0.5])
