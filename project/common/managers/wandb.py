@@ -10,14 +10,14 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from project.common.errors import ConfigError
-from project.common.files.secrets import mask_config
+from project.common.files.secrets import mask_config, mask_override
 from project.common.managers.base import BaseProcessManager, Health
 from project.common.processes.handover import handed_config, own_sweep
 from project.common.processes.identity import Role
@@ -194,7 +194,13 @@ class WandbManager(BaseProcessManager):
             console="off", disable_git=True, disable_code=True, x_disable_stats=self.mode == "offline", silent=True,
             finish_timeout=self._upload_timeout_s,
         )  # fmt: skip
-        run = wandb.init(
+        with _arguments_masked():
+            run = self._start(wandb, settings)
+        log.info("W&B run %s (%s)%s", run.id, self.mode, f": {run.url}" if run.url else "")
+        return run
+
+    def _start(self, wandb: Any, settings: Any) -> Any:
+        return wandb.init(
             **{**self._settings, "name": self._settings["name"] or self._default_name(), "group": self._group()},
             id=self._run_id(),
             resume="allow" if self.mode == "online" else None,
@@ -204,8 +210,6 @@ class WandbManager(BaseProcessManager):
             settings=settings,
             reinit="create_new",
         )
-        log.info("W&B run %s (%s)%s", run.id, self.mode, f": {run.url}" if run.url else "")
-        return run
 
     def _group(self) -> str | None:
         sweep = own_sweep()
@@ -234,6 +238,17 @@ class WandbManager(BaseProcessManager):
         if self._hooks is not None:
             sys.excepthook, sys.exit = self._hooks
             self._hooks = None
+
+
+@contextlib.contextmanager
+def _arguments_masked() -> Iterator[None]:
+    """W&B stores the command line, which every process of the tree has from main."""
+    given = sys.argv[:]
+    sys.argv[:] = map(mask_override, given)
+    try:
+        yield
+    finally:
+        sys.argv[:] = given
 
 
 def _remove_scratch_at_end() -> None:

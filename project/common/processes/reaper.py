@@ -14,11 +14,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from project.common.processes import strays, tree_folder
-from project.common.processes.identity import ProcessKey
+from project.common.processes.identity import ProcessKey, Role
 from project.common.processes.linux import set_title
 from project.common.processes.signals import STOP_SIGNALS
+
+if TYPE_CHECKING:
+    from project.common.process_registry import ProcessRecord
 
 IN_ORDER_S = 4.0  # for the processes of the tree, which notice by themselves that main is gone
 
@@ -99,4 +103,11 @@ def _left_in_order(owner: ProcessKey) -> dict[int, str]:
     while any(process_registry.living(run) for run in runs) and time.monotonic() < until:
         time.sleep(0.02)
     records = [record for run in runs for record in process_registry.read_run(run)]
-    return {record.key.pid: record.key.start_time for record in records if record.key.is_local()}
+    return {r.key.pid: r.key.start_time for r in records if r.key.is_local() and not _is_of_another_shell(r, owner)}
+
+
+def _is_of_another_shell(record: "ProcessRecord", owner: ProcessKey) -> bool:
+    """Shells that share a sweep are recorded in one folder: another one's main and server live on."""
+    if record.identity.role is Role.MAIN:
+        return record.key != owner
+    return record.identity.role is Role.SERVER and record.parent_pid != owner.pid
