@@ -20,6 +20,7 @@ from project.sweeps.job_pool import JobPool
 from project.sweeps.launcher import JobLauncher
 from project.sweeps.live_table import LiveTable
 from project.sweeps.ownership import BEAT_S
+from project.sweeps.patience import StorageLostError
 from project.sweeps.showing import Showing
 from project.sweeps.trials import Trials
 
@@ -47,25 +48,49 @@ class Coordinator:
         self._prunes = not isinstance(trials.store.study.pruner, NopPruner)
         self._next_claim = self._next_beat = 0.0
         self._n_lost_servers = 0
-        self._is_done = False
+        self._ended: list[Ended] = []  # and not told yet
+        self._is_done = self._is_storage_lost = False
 
     def run(self) -> None:
         """Returns when enough trials have ended, or when the sweep is to end and nothing runs any more."""
         with self._launcher.running(self._on_message) as pool, LiveTable() as table:
             self._showing = Showing(self._trials, table)
-            while True:
-                with suppress(stop.StopRequested):  # one that comes while a trial is claimed; `_is_ending` knows it
-                    self._fill(pool)
-                if not pool.running and (self._is_done or self._is_ending):
-                    break
-                for ended in pool.turn(TURN_S):
-                    self._end(ended)
-                if self._is_ending and stop.stop_request() is None:
-                    self._end_the_rest(pool)
-                self._beat(pool)
-                self._showing.show(pool.running)
-            if self._waiting is not None:
-                self._put_back_unbegun(self._waiting[0])
+            try:
+                self._run(pool)
+            except StorageLostError:
+                self._keep_ends(pool)
+                raise
+
+    def _run(self, pool: JobPool) -> None:
+        while True:
+            with suppress(stop.StopRequested):  # one that comes while a trial is claimed; `_is_ending` knows it
+                self._fill(pool)
+            if not pool.running and (self._is_done or self._is_ending):
+                break
+            self._ended += pool.turn(TURN_S)
+            while self._ended:
+                self._end(self._ended.pop(0))
+            if self._is_ending and stop.stop_request() is None:
+                self._end_the_rest(pool)
+            self._beat(pool)
+            self._showing.show(pool.running)
+        if self._waiting is not None:
+            self._put_back_unbegun(self._waiting[0])
+
+    def _keep_ends(self, pool: JobPool) -> None:
+        """What could not be told is kept in the trials' folders; those that still run save and end."""
+        self._is_storage_lost = True
+        self._end_the_rest(pool)
+        while pool.running or self._ended:
+            ends, self._ended = self._ended or pool.turn(TURN_S), []
+            for ended in ends:
+                self._trials.keep_end(
+                    self._by_number.pop(ended.job.number),
+                    ended.outcome,
+                    value=_value_of(ended),
+                    result=ended.result,
+                    seconds=ended.seconds,
+                )
 
     @property
     def _is_ending(self) -> bool:
@@ -143,7 +168,7 @@ class Coordinator:
         return Job(number=trial.number, config=config, folder=folder, sweep=sweep, attempt=attempt)
 
     def _on_message(self, running: RunningJob, kind: str, data: Any) -> None:
-        if kind != "report":
+        if kind != "report" or self._is_storage_lost:
             return
         running.progress["value"] = data["value"]
         trial = self._by_number[running.job.number]
@@ -156,7 +181,7 @@ class Coordinator:
         outcome = self._trials.end(
             trial,
             ended.outcome,
-            value=None if ended.returned is None else ended.returned._return_value,
+            value=_value_of(ended),
             result=ended.result,
             seconds=ended.seconds,
             is_nobodys_fault=ended.is_servers_fault,
@@ -195,3 +220,7 @@ class Coordinator:
     def _put_back_unbegun(self, trial: Trial) -> None:
         self._by_number.pop(trial.number, None)
         self._trials.put_back_unbegun(trial)
+
+
+def _value_of(ended: Ended) -> Any:
+    return None if ended.returned is None else ended.returned._return_value

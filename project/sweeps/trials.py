@@ -103,11 +103,8 @@ class Trials:
             result: A training's record.
             is_nobodys_fault: It crashed with the process server.
         """
-        values, problem = (None, None) if outcome.status is not Status.COMPLETED else self._values(value)
-        if problem is not None:
-            outcome = Outcome(status=Status.CRASHED, exit_code=1, cause=problem)
+        outcome, values = self.keep_end(trial, outcome, value=value, result=result, seconds=seconds)
         self.last_values = values
-        self._write_end(trial, outcome, result=result, values=values, seconds=seconds)
         end = self._end_of(trial, outcome, result=result, seconds=seconds)
         if outcome.status is Status.COMPLETED:
             self._has_begun_well = True
@@ -127,6 +124,16 @@ class Trials:
             self._fail(trial, outcome, end)
         self.n_ended += 1
         return outcome
+
+    def keep_end(
+        self, trial: Trial, outcome: Outcome, *, value: Any, result: dict[str, Any] | None, seconds: float
+    ) -> tuple[Outcome, list[float] | None]:
+        """Keeps how a trial ended in its folder, where the next start reads it; returns that and the values."""
+        values, problem = (None, None) if outcome.status is not Status.COMPLETED else self._values(value)
+        if problem is not None:
+            outcome = Outcome(status=Status.CRASHED, exit_code=1, cause=problem)
+        self._write_end(trial, outcome, result=result, values=values, seconds=seconds)
+        return outcome, values
 
     def _fail(self, trial: Trial, outcome: Outcome, end: dict[str, Any]) -> None:
         is_retried = outcome.status is Status.CRASHED and trial.user_attrs.get(TRIES, 0) < self.settings.max_retries
