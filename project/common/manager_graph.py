@@ -1,5 +1,6 @@
 """Which manager needs which: read from constructor signatures, without building anything."""
 
+import functools
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -86,6 +87,7 @@ def _describe_circle(circle: list[str]) -> str:
     return " -> ".join((*ring[start:], *ring[:start], ring[start]))
 
 
+@functools.cache
 def read_parameters(cls: type) -> Mapping[str, inspect.Parameter]:
     """Returns the parameters of a class's constructor, without `self`."""
     parameters = dict(inspect.signature(cls.__init__).parameters)  # type: ignore[misc]

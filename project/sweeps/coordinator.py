@@ -53,7 +53,7 @@ class Coordinator:
 
     def run(self) -> None:
         """Returns when enough trials have ended, or when the sweep is to end and nothing runs any more."""
-        with self._launcher.running(self._on_message) as pool, LiveTable() as table:
+        with self._launcher.running(self._on_message, wants_configs=False) as pool, LiveTable() as table:
             self._showing = Showing(self._trials, table)
             try:
                 self._run(pool)

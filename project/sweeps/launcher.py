@@ -78,8 +78,15 @@ class JobLauncher:
         return self._pool
 
     @contextmanager
-    def running(self, on_message: Callable[[RunningJob, str, Any], None]) -> Iterator[JobPool]:
-        """Jobs can be started within; afterwards none of them is left."""
+    def running(
+        self, on_message: Callable[[RunningJob, str, Any], None], *, wants_configs: bool = True
+    ) -> Iterator[JobPool]:
+        """Jobs can be started within; afterwards none of them is left.
+
+        Args:
+            on_message: See `JobPool`.
+            wants_configs: Whether what a job returned is to have the configurations it ran with, as Hydra has them.
+        """
         setup_globals()
         logs.set_up_terminal()
         try:
@@ -89,8 +96,9 @@ class JobLauncher:
                 identity = Identity(role=Role.MAIN, run_dir=str(self.sweep_dir))
                 with _main_of(identity, method), server_noted(identity, process_server.pid()):
                     self._leases = self._make_leases()
+                    shared = dumps((Singleton.get_state(), self._context, self._task, wants_configs))
                     with JobPool(
-                        start_method=method, shared=self._shared(), limits=self._limits(), on_message=on_message
+                        start_method=method, shared=shared, limits=self._limits(), on_message=on_message
                     ) as self._pool:
                         yield self._pool
         finally:
@@ -116,9 +124,6 @@ class JobLauncher:
     def renew_server(self, *, spawn: bool = False) -> None:
         """After the process server was killed: the next jobs come from a new one, or do without."""
         self.pool.start_method, _ = choose_start_method("spawn" if spawn else self.settings.start_method)
-
-    def _shared(self) -> bytes:
-        return dumps((Singleton.get_state(), self._context, self._task))
 
     def _limits(self) -> Limits:
         return Limits(

@@ -20,11 +20,12 @@ def run_job_process(shared: bytes, config: bytes) -> None:
     """Entry of the process; sends Hydra's `JobReturn` up, and fails as the job did.
 
     Args:
-        shared: Pickled: Hydra's singletons, its context and the task function; the same for all jobs of a sweep.
+        shared: Pickled: Hydra's singletons, its context, the task function, and whether the configurations that the job
+            ran with are wanted back; the same for all jobs of a sweep.
         config: Pickled: the job's configuration.
     """
     setup_globals()
-    state, hydra_context, task_function = pickle.loads(shared)
+    state, hydra_context, task_function, wants_configs = pickle.loads(shared)
     _set_singletons(state)
     returned = run_job(
         hydra_context=hydra_context,
@@ -33,6 +34,8 @@ def run_job_process(shared: bytes, config: bytes) -> None:
         job_dir_key="hydra.sweep.dir",
         job_subdir_key="hydra.sweep.subdir",
     )
+    if not wants_configs:
+        returned.cfg = returned.hydra_cfg = None
     parent_link.send("returned", _pickled(returned))
     if returned.status is JobStatus.FAILED:
         raise returned._return_value

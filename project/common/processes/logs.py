@@ -102,8 +102,9 @@ def _install(handler: logging.Handler) -> None:
 
 def _set_level(name: str, level: int) -> None:
     logger = logging.getLogger(name)
-    _levels.setdefault(name, logger.level)
-    logger.setLevel(level)
+    if logger.level != level:  # setting one empties the caches of all loggers
+        _levels.setdefault(name, logger.level)
+        logger.setLevel(level)
 
 
 def tear_down() -> None:

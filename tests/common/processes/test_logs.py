@@ -107,6 +107,16 @@ def test_tearing_down_restores_levels_and_may_be_repeated(tmp_path: Path) -> Non
     assert (logging.getLogger().level, logging.getLogger("httpx").level) == before
 
 
+def test_a_level_that_is_right_is_not_set_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each setting empties the caches of all loggers, of which libraries have thousands."""
+    logs.set_up_files(rank(tmp_path))
+    again: list[int] = []
+    monkeypatch.setattr(logging.Logger, "setLevel", lambda self, level: again.append(level))
+    logs.set_up_terminal()
+
+    assert again == []
+
+
 @pytest.mark.parametrize(
     ("role", "number", "shows"),
     [
