@@ -24,10 +24,10 @@ EXTRA_PINS := -c requirements.lock --no-build-isolation
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-fast chaos lint format dashboard benchmark install extras lock clean
+.PHONY: help train test test-fast chaos lint format dashboard benchmark benchmark-sweep install extras lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2} /^#   / {sub(/^#   /, ""); print}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-15s %s\n", $$1, $$2} /^#   / {sub(/^#   /, ""); print}' Makefile
 
 train: $(INSTALLED) ## one run of the default experiment, or what ARGS say
 	@exec "$(BIN)/python" train.py $(ARGS)
@@ -58,6 +58,10 @@ dashboard: $(INSTALLED) ## optuna-dashboard on a sweep: make dashboard SWEEP=swe
 
 benchmark: $(INSTALLED) ## how long processes take to start
 	@exec "$(BIN)/python" benchmarks/startup.py $(ARGS)
+
+benchmark-sweep: $(INSTALLED) ## what a trial costs in a sweep, beside other launchers; half an hour on two cores
+	@test -n "$(VENV)" || "$(BIN)/python" -c "import hydra_plugins.hydra_joblib_launcher, hydra_plugins.hydra_submitit_launcher" 2>/dev/null || $(PIP_INSTALL) $(EXTRA_PINS) -e ".[benchmark]"
+	@exec "$(BIN)/python" benchmarks/sweep.py $(ARGS)
 
 install: $(INSTALLED) ## make .venv and install the pins, if that is not done
 

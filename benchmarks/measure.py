@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -153,17 +154,22 @@ def memory_of_main(place: Place, name: str, *overrides: str) -> dict[str, float]
     with subprocess.Popen(
         command, cwd=place.folder, env=place.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as main:
-        while main.poll() is None:
-            try:
-                info = psutil.Process(main.pid).memory_full_info()
-            except psutil.Error:
-                continue  # it has just ended
+        for info in sample_memory(main, psutil.Process.memory_full_info):
             found = {key: max(value, getattr(info, key) / MB) for key, value in found.items()}
-            time.sleep(0.1)
     if main.returncode:
         raise BenchmarkError(f"{' '.join(command)}: exit code {main.returncode}")
     place.newest_run(name, method="forkserver")
     return found
+
+
+def sample_memory(main: subprocess.Popen[Any], read: Callable[[psutil.Process], Any]) -> Iterator[Any]:
+    """What `read` says of the memory of a process, ten times a second until it ends."""
+    while main.poll() is None:
+        try:
+            yield read(psutil.Process(main.pid))
+        except psutil.Error:
+            continue  # it has just ended
+        time.sleep(0.1)
 
 
 def medians(samples: list[dict[str, float]]) -> dict[str, float]:

@@ -222,7 +222,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failed or not all(row.is_ok for row in rows) else 0
 
 
-def measure_all(benchmark: Benchmark, names: Iterable[str]) -> tuple[list[Row], dict[str, BenchmarkError]]:
+def measure_all(benchmark: object, names: Iterable[str]) -> tuple[list[Row], dict[str, BenchmarkError]]:
     """Returns all rows, and why a measurement failed; the others are made nevertheless."""
     rows: list[Row] = []
     failed = {}

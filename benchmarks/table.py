@@ -15,13 +15,13 @@ class Row:
 
     Args:
         what: What was measured.
-        value: The result, in `unit`.
+        value: The result, in `unit`; None when what it needs is not installed, as `detail` says.
         aim: At most this, or at least with `at_least`; None is for information.
         detail: What the value was made of.
     """
 
     what: str
-    value: float
+    value: float | None
     unit: str
     aim: float | None = None
     at_least: bool = False
@@ -29,8 +29,8 @@ class Row:
 
     @property
     def is_ok(self) -> bool:
-        """Whether the aim is met; True without one."""
-        if self.aim is None:
+        """Whether the aim is met; True without one, or when there is nothing to compare with."""
+        if self.aim is None or self.value is None:
             return True
         return self.value >= self.aim if self.at_least else self.value <= self.aim
 
@@ -38,6 +38,8 @@ class Row:
         """Cells of the table."""
         word = "at least" if self.at_least else "at most"
         aim = "" if self.aim is None else f"{word} {self.aim:g} {self.unit}"
+        if self.value is None:
+            return [self.what, "not measured", aim, "?", self.detail]
         verdict = "" if self.aim is None else ("ok" if self.is_ok else "MISSED")
         return [self.what, f"{self.value:.3g} {self.unit}", aim, verdict, self.detail]
 
@@ -72,5 +74,6 @@ def write_results(path: Path, rows: list[Row], facts: dict[str, Any]) -> None:
     """Writes the table as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     date = time.strftime("%Y-%m-%d")
-    content = {"date": date, **facts, "rows": [asdict(row) | {"ok": row.is_ok} for row in rows]}
+    judged = [asdict(row) | {"ok": None if row.value is None else row.is_ok} for row in rows]
+    content = {"date": date, **facts, "rows": judged}
     path.write_text(json.dumps(content, indent=1) + "\n")
