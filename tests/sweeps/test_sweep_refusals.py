@@ -16,6 +16,7 @@ BEFORE = {
     "hydra.sweeper.n_trials=x": "hydra.sweeper.n_trials: 'x' will not do",
     "hydra.sweeper.n_trails=3": "Could not override 'hydra.sweeper.n_trails'",
     "hydra/sweeper/sampler=nope": "Could not find 'hydra/sweeper/sampler/nope'",
+    "hydra/sweeper/sampler=motpe": "The 'motpe' sampler was removed in Optuna 4.0",
     "hydra.sweeper.direction=up": "hydra.sweeper.direction: 'up' is unknown; use maximize, max, minimize, min",
     "hydra.sweeper.metrics=[loss,other]": "hydra.sweeper.direction: 1 for 2 metrics (loss, other)",
 }

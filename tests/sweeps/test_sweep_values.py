@@ -136,7 +136,7 @@ def test_a_condition_adds_a_parameter_to_some_trials(tmp_path: Path) -> None:
     assert all(("worse" in run) == (run["steps"] > 1) for run in runs.values())
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "grid", "cmaes", "nsgaii", "nsgaiii", "motpe", "qmc", "gp"])
+@pytest.mark.parametrize("sampler", ["tpe", "random", "grid", "cmaes", "nsgaii", "nsgaiii", "qmc", "gp"])
 def test_every_sampler_of_the_plugin_runs_a_sweep(tmp_path: Path, sampler: str) -> None:
     space = ("task.run.steps=range(1,4)", "task.run.step_s=interval(0,0.01)", "hydra.sweeper.n_trials=3")
     if sampler == "grid":
