@@ -54,7 +54,7 @@ chaos: $(INSTALLED) ## what can happen to each process, in each phase, with the 
 dashboard: $(INSTALLED) ## optuna-dashboard on a sweep: make dashboard SWEEP=sweeps/x ARGS="--port 8081"
 	@test -n "$(SWEEP)" || { echo "SWEEP: nothing was given; make dashboard SWEEP=sweeps/x" >&2; exit 1; }
 	@test -n "$(VENV)" || "$(BIN)/python" -c "import optuna_dashboard" 2>/dev/null || $(PIP_INSTALL) $(EXTRA_PINS) -e ".[dashboard]"
-	@exec "$(BIN)/python" -m project.sweeps.dashboard "$(SWEEP)" $(ARGS)
+	@exec "$(BIN)/python" -m project.sweeps.shown.dashboard "$(SWEEP)" $(ARGS)
 
 benchmark: $(INSTALLED) ## how long processes take to start
 	@exec "$(BIN)/python" benchmarks/startup.py $(ARGS)

@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("sweep", type=Path, metavar="SWEEP", help="a sweep's folder, sweeps/<study>")
     parser.add_argument("--out", type=Path, metavar="FILE", help="instead of report.html in that folder")
     options = parser.parse_args(arguments)
-    from project.sweeps.html_report import write_report
+    from project.sweeps.shown.html_report import write_report
 
     try:
         print(write_report(options.sweep, options.out))

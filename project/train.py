@@ -83,7 +83,7 @@ def _run_hydra() -> int:
 
     from project.common.whitelist import WHITELIST
     from project.sweeps import plugins
-    from project.sweeps.null_choices import allow_null_choices
+    from project.sweeps.search.null_choices import allow_null_choices
     from project.training.job import requests_passed_on
 
     allow_null_choices()

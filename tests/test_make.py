@@ -167,7 +167,7 @@ def test_the_dashboard_installs_its_package_once(checkout: Path, is_missing: str
     assert result.returncode == 0, result.stderr
     assert read_calls(checkout) == [
         *["-c requirements.lock --no-build-isolation -e .[dashboard]"] * installs,
-        "-m project.sweeps.dashboard sweeps/a b --port 8081",
+        "-m project.sweeps.shown.dashboard sweeps/a b --port 8081",
     ]
 
 

@@ -14,14 +14,14 @@ from project.common.errors import ProcessServerError
 from project.common.processes import stop
 from project.common.processes.handover import SweepInfo
 from project.common.processes.outcome import Status
-from project.sweeps.endings import FailureLimit
-from project.sweeps.job import Ended, Job, RunningJob
-from project.sweeps.job_pool import JobPool
-from project.sweeps.launcher import JobLauncher
-from project.sweeps.live_table import LiveTable
-from project.sweeps.ownership import BEAT_S
-from project.sweeps.patience import StorageLostError
-from project.sweeps.showing import Showing
+from project.sweeps.jobs.endings import FailureLimit
+from project.sweeps.jobs.job import Ended, Job, RunningJob
+from project.sweeps.jobs.job_pool import JobPool
+from project.sweeps.jobs.launcher import JobLauncher
+from project.sweeps.shown.live_table import LiveTable
+from project.sweeps.shown.showing import Showing
+from project.sweeps.study.ownership import BEAT_S
+from project.sweeps.study.patience import StorageLostError
 from project.sweeps.trials import Trials
 
 log = logging.getLogger(__name__)

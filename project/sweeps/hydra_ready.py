@@ -3,7 +3,8 @@
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
-from project.sweeps import plugins, trial_job  # noqa: F401 - every job needs them
+from project.sweeps import plugins  # noqa: F401 - every job needs them
+from project.sweeps.jobs import trial_job  # noqa: F401 - every job needs them
 from project.training import launch  # noqa: F401 - likewise
 
 Plugins.instance()

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from project.common.told_exit import told_by_exit
 
 if TYPE_CHECKING:
-    from project.sweeps.launcher import JobLauncher
+    from project.sweeps.jobs.launcher import JobLauncher
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -67,7 +67,7 @@ class TrialLauncher(Launcher):
         self._jobs: JobLauncher | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from project.sweeps.launcher import JobLauncher
+        from project.sweeps.jobs.launcher import JobLauncher
 
         self._jobs = JobLauncher(self.settings, hydra_context=hydra_context, task_function=task_function, config=config)
 
@@ -79,7 +79,7 @@ class TrialLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Runs all jobs and returns when the last has ended."""
-        from project.sweeps.batch import launch_all
+        from project.sweeps.jobs.batch import launch_all
 
         with told_by_exit():
             return launch_all(self.jobs, job_overrides, initial_job_idx=initial_job_idx)

@@ -8,8 +8,8 @@ from hydra.errors import HydraException
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from project.common.errors import ConfigError
-from project.sweeps.given_overrides import bare_name
-from project.sweeps.search_space import SearchSpace
+from project.sweeps.search.given_overrides import bare_name
+from project.sweeps.search.search_space import SearchSpace
 
 Compose = Callable[[tuple[str, ...]], Any]
 

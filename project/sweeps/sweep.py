@@ -17,17 +17,17 @@ from project.common.errors import ConfigError
 from project.common.files.atomic import write_json
 from project.common.files.run_folder import changes_no_result
 from project.common.processes import logs, stop
-from project.sweeps.composer import Composer
-from project.sweeps.given_overrides import bare_name
+from project.sweeps.jobs.composer import Composer
 from project.sweeps.plugins import TrialLauncher
-from project.sweeps.pruners import make_pruner
 from project.sweeps.rehearsal import rehearse
-from project.sweeps.results import print_end, write_results
-from project.sweeps.samplers import SweepSampler, make_sampler, n_grid_points
-from project.sweeps.search_space import SearchSpace, changes, read_search_space
+from project.sweeps.sampling.pruners import make_pruner
+from project.sweeps.sampling.samplers import SweepSampler, make_sampler, n_grid_points
+from project.sweeps.search.given_overrides import bare_name
+from project.sweeps.search.search_space import SearchSpace, changes, read_search_space
 from project.sweeps.settings import SweepSettings
-from project.sweeps.study_store import StudyStore
-from project.sweeps.trial_book import NOT_COUNTED
+from project.sweeps.shown.results import print_end, write_results
+from project.sweeps.study.study_store import StudyStore
+from project.sweeps.study.trial_book import NOT_COUNTED
 from project.sweeps.trials import Trials
 
 log = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from project.common.errors import ConfigError, ProjectError
 from project.common.files.layout import RunLayout
 from project.common.processes.outcome import Outcome, Status
 from project.sweeps.continuing import say_unclosed, take_along
-from project.sweeps.search_space import SearchSpace
+from project.sweeps.search.search_space import SearchSpace
 from project.sweeps.settings import SweepSettings
-from project.sweeps.study_store import StudyStore
-from project.sweeps.summary import best_trials
-from project.sweeps.trial_book import CLONE_OF, CONTINUES, RUN, TRIES
+from project.sweeps.shown.summary import best_trials
+from project.sweeps.study.study_store import StudyStore
+from project.sweeps.study.trial_book import CLONE_OF, CONTINUES, RUN, TRIES
 from project.training import report
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from typing import Any
 
 import optuna
 
-from project.sweeps.samplers import SweepSampler, make_sampler
-from project.sweeps.search_space import SearchSpace, read_search_space
+from project.sweeps.sampling.samplers import SweepSampler, make_sampler
+from project.sweeps.search.search_space import SearchSpace, read_search_space
 
 NUMBERS = {"x": "interval(0, 1)", "n": "range(0, 9)", "lr": "tag(log, interval(0.001, 1))"}
 GRID = {"x": "range(0, 0.5, 0.1)", "layers": "choice([1], [2, 3], null)"}

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from project.sweeps.search_space import SearchSpace
+from project.sweeps.search.search_space import SearchSpace
 
 ALLOWED = f"{__name__}.*"
 FILES = {

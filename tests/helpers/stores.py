@@ -12,7 +12,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, Trial
 
-from project.sweeps.study_store import StudyStore
+from project.sweeps.study.study_store import StudyStore
 from tests.helpers.tree import ROOT
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -11,8 +11,8 @@ from optuna.trial import FrozenTrial
 
 from project.common.files.layout import RunLayout
 from project.common.process_registry import read_run
-from project.sweeps.counts import Counts, count
-from project.sweeps.stored_study import stored_study
+from project.sweeps.shown.stored_study import stored_study
+from project.sweeps.study.counts import Counts, count
 from tests.helpers import sweep_tasks
 from tests.helpers.runs import START_S, started, tiny, trivial
 from tests.helpers.tree import Tree

@@ -4,7 +4,7 @@ import pytest
 
 from project.common.errors import ConfigError
 from project.common.whitelist import ALLOW_VARIABLE
-from project.sweeps.search_space import read_search_space
+from project.sweeps.search.search_space import read_search_space
 from tests.helpers import search_spaces
 from tests.helpers.search_spaces import job, sampled
 

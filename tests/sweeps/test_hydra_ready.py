@@ -9,7 +9,7 @@ import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import OmegaConf
 
-from project.sweeps import trial_job
+from project.sweeps.jobs import trial_job
 from tests.helpers.distribution import ROOT
 
 # Run on its own, as in a new server: what another test has read or imported would count.

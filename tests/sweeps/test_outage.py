@@ -10,8 +10,8 @@ import pytest
 from optuna.trial import Trial
 
 from project.common.processes import stop
-from project.sweeps.patience import StorageLostError
-from project.sweeps.study_store import StudyStore
+from project.sweeps.study.patience import StorageLostError
+from project.sweeps.study.study_store import StudyStore
 from tests.helpers.postgres import Server
 from tests.helpers.stores import END, claimed, opened, stored, suggest
 from tests.helpers.waiting import until

@@ -1,0 +1,1 @@
+"""Jobs: composed, started in processes of their own, limited, and told how they ended."""

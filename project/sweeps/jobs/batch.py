@@ -1,0 +1,117 @@
+"""A plain list of jobs, for Hydra's own sweepers: all are run, a free slot is filled at once."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import HydraException
+
+from project.common.errors import ChildFailedError, ConfigError
+from project.common.files.layout import RunLayout
+from project.common.processes import logs, stop
+from project.common.processes.handover import SweepInfo
+from project.common.processes.outcome import Status
+from project.sweeps.jobs.endings import FailureLimit, say_failures
+from project.sweeps.jobs.job import Ended, Job
+from project.sweeps.jobs.launcher import JobLauncher
+from project.training import report
+
+log = logging.getLogger(__name__)
+
+WAIT_S = 1.0
+
+
+def launch_all(
+    launcher: JobLauncher, job_overrides: Sequence[Sequence[str]], *, initial_job_idx: int
+) -> list[JobReturn]:
+    """Runs the jobs and returns what Hydra expects of each, in their order.
+
+    Raises:
+        ChildFailedError: As many have failed as `fail_fast` and `max_failures` bear; the rest was not started.
+    """
+    logs.set_up_terminal()
+    limit = FailureLimit(launcher.settings)
+    log.info("%d jobs, %d at once", len(job_overrides), launcher.n_jobs)
+    numbers = range(initial_job_idx, initial_job_idx + len(job_overrides))
+    waiting = [_job(launcher, overrides, number) for number, overrides in zip(numbers, job_overrides, strict=True)]
+    _require_own_folders(waiting)
+    ended: dict[int, Ended] = {}
+    with launcher.running(on_message=lambda job, kind, data: _answer(job, kind)) as pool:
+        while waiting or pool.running:
+            is_stopping = stop.stop_request() is not None or limit.is_reached
+            while waiting and not is_stopping and limit.slots_taken(pool) < launcher.n_jobs:
+                if launcher.try_start(waiting[0]) is None:
+                    break
+                waiting.pop(0)
+            if is_stopping and not pool.running:
+                break
+            for one in pool.turn(WAIT_S):
+                ended[one.job.number] = one
+                limit.count(one.outcome)
+                _write_end(one)
+                if one.is_servers_fault:
+                    launcher.renew_server()
+        say_failures(ended.values())
+        log.info("%d of %d jobs completed: %s", _n_completed(ended), len(job_overrides), launcher.sweep_dir)
+    stop.raise_if_stop_requested()
+    if limit.is_reached and waiting:
+        raise ChildFailedError(f"{limit.text}; {len(waiting)} of {len(job_overrides)} jobs were not started")
+    return [_returned(ended[number]) for number in numbers]
+
+
+def _job(launcher: JobLauncher, overrides: Sequence[str], number: int) -> Job:
+    try:
+        config = launcher.compose(overrides, number=number)
+    except HydraException as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+    log.info("#%d: %s", number, " ".join(overrides))
+    folder = launcher.folder(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep = SweepInfo(study=_name(folder), n_parallel=launcher.n_jobs)
+    return Job(number=number, config=config, folder=folder, sweep=sweep)
+
+
+def _write_end(one: Ended) -> None:
+    facts = {"seconds": one.seconds, "job": one.job.number}
+    try:
+        report.write_end(RunLayout(one.job.folder), one.outcome, result=one.result, facts=facts)
+    except OSError as error:
+        log.warning("#%d: how it ended could not be written to %s (%s)", one.job.number, one.job.folder, error)
+
+
+def _n_completed(ended: Mapping[int, Ended]) -> int:
+    return sum(one.outcome.status is Status.COMPLETED for one in ended.values())
+
+
+def _require_own_folders(jobs: Sequence[Job]) -> None:
+    numbers: dict[Path, int] = {}
+    for job in jobs:
+        if RunLayout(job.folder).config.exists():
+            raise ConfigError(f"{job.folder} holds another run; give another hydra.sweep.dir or hydra.sweep.subdir")
+        other = numbers.setdefault(job.folder, job.number)
+        if other != job.number:
+            raise ConfigError(
+                f"hydra.sweep.subdir: jobs {other} and {job.number} would both write to {job.folder}; "
+                "use one that differs, such as ${hydra.job.num}"
+            )
+
+
+def _name(folder: Path) -> str:
+    return folder.parent.name
+
+
+def _answer(job: object, kind: str) -> None:
+    """Nobody prunes here."""
+
+
+def _returned(ended: Ended) -> JobReturn:
+    """What the job sent; one that could not is failed by us."""
+    sent = ended.returned
+    if sent is not None and (ended.outcome.status is Status.COMPLETED or sent.status is JobStatus.FAILED):
+        return sent
+    returned = JobReturn()
+    returned.status = JobStatus.FAILED
+    returned.return_value = ChildFailedError(f"job {ended.job.number}: {ended.outcome.cause}")
+    returned.overrides = list(ended.job.config.hydra.overrides.task)
+    return returned

@@ -1,0 +1,63 @@
+"""How many failures a sweep bears, and how they are told."""
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from project.common.processes.outcome import Outcome, Status
+from project.sweeps.jobs.job import Ended
+from project.sweeps.jobs.job_pool import JobPool
+
+if TYPE_CHECKING:
+    from project.sweeps.plugins import TrialLauncherConf
+
+log = logging.getLogger(__name__)
+
+FAILURES = (Status.CRASHED, Status.REFUSED)
+
+
+class FailureLimit:
+    """Counts the failures of this launch.
+
+    Args:
+        settings: Its `fail_fast` and `max_failures`.
+    """
+
+    def __init__(self, settings: "TrialLauncherConf") -> None:
+        self._key = "fail_fast" if settings.fail_fast else "max_failures"
+        self._most = 1 if settings.fail_fast else settings.max_failures
+        self._n = 0
+
+    def count(self, outcome: Outcome) -> None:
+        """Counts a job if it has failed."""
+        self._n += outcome.status in FAILURES
+
+    def slots_taken(self, pool: JobPool, *, must_know: bool = False) -> int:
+        """How many jobs keep others from beginning.
+
+        What one that has ended left takes no slot while it is being ended; but where a failure may be the last that is
+        borne, it is known to be one only then.
+
+        Args:
+            must_know: Somebody else counts failures, too.
+        """
+        return pool.n_busy if self._most is None and not must_know else len(pool.running)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether nothing more is to be started."""
+        return self._most is not None and self._n >= self._most
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"hydra.launcher.{self._key}: {self._n} failed"
+
+
+def say_failures(jobs: Iterable[Ended]) -> None:
+    """Lists the jobs that failed, each with its cause and folder."""
+    failed = [job for job in jobs if job.outcome.status in FAILURES]
+    if failed:
+        log.error("%d failed:", len(failed))
+    for one in sorted(failed, key=lambda one: one.job.number):
+        log.error("  #%d: %s (%s)", one.job.number, one.outcome.cause, one.job.folder)
