@@ -9,10 +9,12 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from optuna.trial import Trial
 
+from project.common.errors import ConfigError
 from project.common.files.layout import RunLayout
 from project.common.processes import stop
 from project.common.processes.outcome import Outcome, Status, outcome_of
 from project.sweeps.trials import Trials
+from project.training.job import DAEMONIC
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +24,8 @@ def run_in_batches(trials: Trials, launcher: Launcher) -> None:
 
     Its jobs cannot be pruned, limited or shown; each still starts a process tree of its own for its training.
     """
+    if getattr(launcher, "joblib", {}).get("backend") == "multiprocessing":
+        raise ConfigError(DAEMONIC)
     log.warning(
         "%s runs trials in batches and has its own guarantees; hydra/launcher=trials fills free slots at once, prunes, "
         "leases devices and ends each trial by itself",

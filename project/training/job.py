@@ -15,6 +15,10 @@ from project.common.processes import linux, mp_internals, stop, strays, tree_fol
 from project.common.processes.outcome import Outcome, Status
 
 LOOK_EVERY_S = 0.5
+DAEMONIC = (
+    "hydra.launcher: its processes are daemonic and may start none; use hydra.launcher.backend=loky for joblib, or "
+    "hydra/launcher=trials"
+)
 
 
 def is_job() -> bool:
@@ -54,10 +58,7 @@ def bound_to_launcher() -> Iterator[None]:
         ConfigError: This process may start none, as those of a pool of the standard library.
     """
     if multiprocessing.current_process().daemon:
-        raise ConfigError(
-            "hydra.launcher: its processes are daemonic and may start none; use hydra.launcher.backend=loky for "
-            "joblib, or hydra/launcher=trials"
-        )
+        raise ConfigError(DAEMONIC)
     if not is_job() or not _is_child():
         yield
         return

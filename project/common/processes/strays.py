@@ -25,6 +25,10 @@ GIVE_UP_S = 1.5  # after that: in the kernel, which alone can end them
 _LONGEST_COMMAND = 80
 
 
+# Helpers that libraries start and that end by themselves, on a busy machine a little late: nothing the task left.
+_OF_LIBRARIES = ("resource_tracker", "torch_shm_manager")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stray:
     """A process that was left running.
@@ -88,8 +92,8 @@ def _end(look: Callable[[], list[Stray]]) -> list[Stray]:
                 ended[stray] = number
                 linux.kill_process(stray.pid, stray.start_time, with_signal=number)
         time.sleep(0.02)
-    if ended:
-        log.warning("the task left running, and it was ended: %s", ", ".join(map(str, ended)))
+    if left := [str(stray) for stray in ended if not any(name in stray.command for name in _OF_LIBRARIES)]:
+        log.warning("the task left running, and it was ended: %s", ", ".join(left))
     return list(ended)
 
 
