@@ -7,6 +7,7 @@ from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig, OmegaConf
 from optuna.trial import Trial
 
 from project.common.errors import ConfigError
@@ -19,13 +20,17 @@ from project.training.job import DAEMONIC
 log = logging.getLogger(__name__)
 
 
+def refuse_daemonic(config: DictConfig) -> None:
+    """Raises ConfigError for joblib's launcher with a pool of the standard library, whose processes may start none."""
+    if OmegaConf.select(config, "hydra.launcher.backend") == "multiprocessing":
+        raise ConfigError(DAEMONIC)
+
+
 def run_in_batches(trials: Trials, launcher: Launcher) -> None:
     """Claims as many trials as run at once, launches them, waits for all, tells all, and so on.
 
     Its jobs cannot be pruned, limited or shown; each still starts a process tree of its own for its training.
     """
-    if getattr(launcher, "joblib", {}).get("backend") == "multiprocessing":
-        raise ConfigError(DAEMONIC)
     log.warning(
         "%s runs trials in batches and has its own guarantees; hydra/launcher=trials fills free slots at once, prunes, "
         "leases devices and ends each trial by itself",

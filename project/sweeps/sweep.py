@@ -17,6 +17,7 @@ from project.common.errors import ConfigError
 from project.common.files.atomic import write_json
 from project.common.files.run_folder import changes_no_result
 from project.common.processes import logs, stop
+from project.sweeps.foreign import refuse_daemonic, run_in_batches
 from project.sweeps.jobs.composer import Composer
 from project.sweeps.plugins import TrialLauncher
 from project.sweeps.rehearsal import rehearse
@@ -55,6 +56,7 @@ def run_sweep(
     logs.set_up_terminal()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     settings = SweepSettings.read(given, config)
+    refuse_daemonic(config)
     space = read_search_space(
         settings.params, arguments, custom_search_space=settings.custom_search_space, config_loader=loader
     )
@@ -145,8 +147,6 @@ def _run(
 
         Coordinator(trials, launcher.jobs).run()
     else:
-        from project.sweeps.foreign import run_in_batches
-
         run_in_batches(trials, launcher)
     trials.raise_refusal()
     write_results(store.sweep_dir, store.study, space)

@@ -15,6 +15,7 @@ from project.common.errors import ConfigError, ProjectError
 from project.common.files.layout import RunLayout
 from project.common.processes.outcome import Outcome, Status
 from project.sweeps.continuing import say_unclosed, take_along
+from project.sweeps.jobs.endings import write_end
 from project.sweeps.search.search_space import SearchSpace
 from project.sweeps.settings import SweepSettings
 from project.sweeps.shown.summary import best_trials
@@ -213,10 +214,7 @@ class Trials:
         folder = self.folder(trial)
         if folder.is_dir():
             facts = {"values": values, "seconds": seconds, "trial": trial.number, "params": dict(trial.params)}
-            try:
-                report.write_end(RunLayout(folder), outcome, result=result, facts=facts)
-            except OSError as error:
-                log.warning("trial %d: how it ended could not be written to %s (%s)", trial.number, folder, error)
+            write_end(folder, outcome, name=f"trial {trial.number}", result=result, facts=facts)
 
     def _end_of(
         self, trial: Trial, outcome: Outcome, *, result: dict[str, Any] | None, seconds: float

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from project.common import live_runs, process_registry
+from project.common import process_registry
+from project.common.being_main import being_main
 from project.common.config_check import check_light
 from project.common.config_recipes import check_managers_of_run
 from project.common.config_shape import check_complete
@@ -20,7 +21,7 @@ from project.common.plain_config import as_plain
 from project.common.processes import logs, process_server, signals, stop
 from project.common.processes.child import Child, start_child
 from project.common.processes.handover import Handover, process_environ, share_identity
-from project.common.processes.identity import Identity, ProcessKey, Role, current_identity, set_identity
+from project.common.processes.identity import Identity, Role, set_identity
 from project.common.processes.outcome import Outcome, Status, outcome_of, refusal_in
 from project.common.processes.stall_watch import StallWatch
 from project.common.processes.start_method import choose_start_method
@@ -243,15 +244,8 @@ class _Run:
 @contextmanager
 def _owned(folder: RunFolder) -> Iterator[None]:
     """This process is main of the run in `folder`, and afterwards what it was before."""
-    before = current_identity()
-    live_runs.remove_stale_pointers()
-    pointer = live_runs.point_to_run(str(folder.layout.run_dir), ProcessKey.own())
-    try:
-        yield
-    finally:
-        if pointer is not None:
-            pointer.unlink(missing_ok=True)
-        folder.lock.release()
-        set_identity(before)
-        share_identity(before)
-        process_registry.forget()
+    with being_main(str(folder.layout.run_dir)):
+        try:
+            yield
+        finally:
+            folder.lock.release()

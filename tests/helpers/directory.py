@@ -1,4 +1,4 @@
-"""Children that build one thing together."""
+"""A directory manager, and children that build one thing together."""
 
 import logging
 import os
@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from project.common.files.once import create_once
+from project.common.managers.directory import DirectoryManager
 
 
 def build_slowly(target: Path) -> None:
@@ -26,3 +27,9 @@ def make_with_others(path: Path) -> None:
     """Makes `path` unless another process does; its log goes to a file of its pid."""
     logging.basicConfig(filename=path.parent / f"log-{os.getpid()}", level=logging.INFO, format="%(message)s")
     create_once(path, build_slowly, timeout_s=60)
+
+
+def manager(folder: Path, **changes: object) -> DirectoryManager:
+    """One whose runs and cache lie in `folder`."""
+    settings = {"name": "trial_run", "runs_dir": str(folder / "runs"), "cache_dir": str(folder / "cache")}
+    return DirectoryManager(**settings | changes)  # type: ignore[arg-type]

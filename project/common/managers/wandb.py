@@ -1,26 +1,21 @@
 """Weights & Biases: one run per trial, opened in rank 0 at the first value, ended with the exit code of the trial."""
 
-import contextlib
 import logging
-import multiprocessing.util
 import netrc
 import os
 import secrets
-import shutil
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from project.common.errors import ConfigError
-from project.common.files.secrets import mask_config, mask_override
+from project.common.files.secrets import mask_config
 from project.common.managers.base import BaseProcessManager, Health
 from project.common.processes.handover import handed_config, own_sweep
 from project.common.processes.identity import Role
+from project.common.wandb_process import arguments_masked, kill_services, remove_scratch_at_end
 
 if TYPE_CHECKING:
     from project.common.managers.directory import DirectoryManager
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TEAR_DOWN_S = 5.0  # for W&B's own process to end, after the upload
-_SERVICE = "wandb-core"
 _ANSWER_S = TEAR_DOWN_S * 0.3  # for the service's answer, then for its end, then for who waits for it
 MODES = ("auto", "online", "offline", "disabled")
 
@@ -134,7 +128,7 @@ class WandbManager(BaseProcessManager):
         ending.join(self._upload_timeout_s + _ANSWER_S)
         if ending.is_alive():
             log.warning("W&B run %s could not be closed: its service does not answer and was killed", run.id)
-        _kill_services()
+        kill_services(_ANSWER_S)
         ending.join(_ANSWER_S)
         self._restore_hooks()
         self._open_marker.unlink(missing_ok=True)
@@ -189,12 +183,12 @@ class WandbManager(BaseProcessManager):
         os.environ.setdefault("WANDB_SILENT", "true")
         import wandb
 
-        _remove_scratch_at_end()
+        remove_scratch_at_end()
         settings = wandb.Settings(
             console="off", disable_git=True, disable_code=True, x_disable_stats=self.mode == "offline", silent=True,
             finish_timeout=self._upload_timeout_s,
         )  # fmt: skip
-        with _arguments_masked():
+        with arguments_masked():
             run = self._start(wandb, settings)
         log.info("W&B run %s (%s)%s", run.id, self.mode, f": {run.url}" if run.url else "")
         return run
@@ -238,37 +232,6 @@ class WandbManager(BaseProcessManager):
         if self._hooks is not None:
             sys.excepthook, sys.exit = self._hooks
             self._hooks = None
-
-
-@contextlib.contextmanager
-def _arguments_masked() -> Iterator[None]:
-    """W&B stores the command line, which every process of the tree has from main."""
-    given = sys.argv[:]
-    sys.argv[:] = map(mask_override, given)
-    try:
-        yield
-    finally:
-        sys.argv[:] = given
-
-
-def _remove_scratch_at_end() -> None:
-    """W&B makes two folders when it is imported and leaves them to `atexit`, which started processes do not run."""
-    from wandb.sdk.artifacts.artifact import Artifact
-    from wandb.sdk.data_types._private import MEDIA_TMP
-
-    for folder in (MEDIA_TMP, Artifact._TMP_DIR):
-        multiprocessing.util.Finalize(folder, folder.cleanup, exitpriority=0)
-
-
-def _kill_services() -> None:
-    """Ends W&B's service processes of this process, which should have ended, and removes their sockets."""
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if child.name() == _SERVICE:
-                child.kill()
-                child.wait(_ANSWER_S)
-    for folder in Path(tempfile.gettempdir()).glob(f"wandb-{os.getpid()}-*"):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _NoRun:

@@ -14,14 +14,14 @@ import signal
 import socket
 import subprocess
 import threading
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import connection, forkserver, process, resource_tracker, spawn, util
 from pathlib import Path
 from typing import Any
 
 from project.common.errors import ProcessServerError
 from project.common.processes import linux, reaper, signals, strays, tracker, tree_folder
+from project.common.processes.awaited_end import Poll, use_pidfd
 
 SERVER_TITLE = "project: server"
 _SERVER_ATTRIBUTES = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid", "_inherited_fds")
@@ -186,8 +186,8 @@ def popen(process_object: Any, method: str) -> Any:
     with signals.held_back(), _marked(process_object.handover.mark), _known_start_method(method):
         started = multiprocessing.get_context(method).Process._Popen(process_object)
     if method == "spawn" and hasattr(os, "pidfd_open"):
-        _use_pidfd(started)
-    started.poll = _Poll(started)
+        use_pidfd(started)
+    started.poll = Poll(started)
     return started
 
 
@@ -248,37 +248,6 @@ def _known_start_method(method: str) -> Iterator[None]:
         yield
     finally:
         contexts._actual_context = added
-
-
-def _use_pidfd(started: Any) -> None:
-    """Lets a spawned process's sentinel be the kernel's word for its end.
-
-    The standard one is a pipe that whatever the process forks holds open too, so that its end would go unnoticed.
-    """
-    pidfd = os.pidfd_open(started.pid)
-    started.sentinel, close_pipes = pidfd, started.finalizer
-    started.finalizer = util.Finalize(started, _close_all, args=(pidfd, close_pipes))
-
-
-def _close_all(pidfd: int, close_pipes: Callable[[], Any]) -> None:
-    os.close(pidfd)
-    close_pipes()
-
-
-class _Poll:
-    """`poll` of a started process, one thread at a time: of two at once the standard one tells one of them nonsense."""
-
-    def __init__(self, started: Any) -> None:
-        self._started, self._poll, self._lock = weakref.ref(started), type(started).poll, threading.Lock()
-
-    def __call__(self, flag: int = getattr(os, "WNOHANG", 1)) -> int | None:
-        started = self._started()
-        assert started is not None, "it is asked by itself"
-        if started.returncode is None and flag == 0:
-            connection.wait([started.sentinel])  # long, so outside the lock; what is left after it is short
-        with self._lock:
-            code: int | None = self._poll(started, flag)
-        return code
 
 
 def use_tree_folder() -> str:

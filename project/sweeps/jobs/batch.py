@@ -12,10 +12,9 @@ from project.common.files.layout import RunLayout
 from project.common.processes import logs, stop
 from project.common.processes.handover import SweepInfo
 from project.common.processes.outcome import Status
-from project.sweeps.jobs.endings import FailureLimit, say_failures
+from project.sweeps.jobs.endings import FailureLimit, say_failures, write_end
 from project.sweeps.jobs.job import Ended, Job
 from project.sweeps.jobs.launcher import JobLauncher
-from project.training import report
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ def launch_all(
     waiting = [_job(launcher, overrides, number) for number, overrides in zip(numbers, job_overrides, strict=True)]
     _require_own_folders(waiting)
     ended: dict[int, Ended] = {}
-    with launcher.running(on_message=lambda job, kind, data: _answer(job, kind)) as pool:
+    with launcher.running(on_message=lambda job, kind, data: None) as pool:
         while waiting or pool.running:
             is_stopping = stop.stop_request() is not None or limit.is_reached
             while waiting and not is_stopping and limit.slots_taken(pool) < launcher.n_jobs:
@@ -49,7 +48,8 @@ def launch_all(
             for one in pool.turn(WAIT_S):
                 ended[one.job.number] = one
                 limit.count(one.outcome)
-                _write_end(one)
+                facts = {"seconds": one.seconds, "job": one.job.number}
+                write_end(one.job.folder, one.outcome, name=f"#{one.job.number}", result=one.result, facts=facts)
                 if one.is_servers_fault:
                     launcher.renew_server()
         say_failures(ended.values())
@@ -68,16 +68,8 @@ def _job(launcher: JobLauncher, overrides: Sequence[str], number: int) -> Job:
     log.info("#%d: %s", number, " ".join(overrides))
     folder = launcher.folder(config)
     folder.mkdir(parents=True, exist_ok=True)
-    sweep = SweepInfo(study=_name(folder), n_parallel=launcher.n_jobs)
+    sweep = SweepInfo(study=folder.parent.name, n_parallel=launcher.n_jobs)
     return Job(number=number, config=config, folder=folder, sweep=sweep)
-
-
-def _write_end(one: Ended) -> None:
-    facts = {"seconds": one.seconds, "job": one.job.number}
-    try:
-        report.write_end(RunLayout(one.job.folder), one.outcome, result=one.result, facts=facts)
-    except OSError as error:
-        log.warning("#%d: how it ended could not be written to %s (%s)", one.job.number, one.job.folder, error)
 
 
 def _n_completed(ended: Mapping[int, Ended]) -> int:
@@ -95,14 +87,6 @@ def _require_own_folders(jobs: Sequence[Job]) -> None:
                 f"hydra.sweep.subdir: jobs {other} and {job.number} would both write to {job.folder}; "
                 "use one that differs, such as ${hydra.job.num}"
             )
-
-
-def _name(folder: Path) -> str:
-    return folder.parent.name
-
-
-def _answer(job: object, kind: str) -> None:
-    """Nobody prunes here."""
 
 
 def _returned(ended: Ended) -> JobReturn:

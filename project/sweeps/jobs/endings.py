@@ -2,11 +2,14 @@
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from project.common.files.layout import RunLayout
 from project.common.processes.outcome import Outcome, Status
 from project.sweeps.jobs.job import Ended
 from project.sweeps.jobs.job_pool import JobPool
+from project.training import report
 
 if TYPE_CHECKING:
     from project.sweeps.plugins import TrialLauncherConf
@@ -52,6 +55,14 @@ class FailureLimit:
     def text(self) -> str:
         """For people."""
         return f"hydra.launcher.{self._key}: {self._n} failed"
+
+
+def write_end(folder: Path, outcome: Outcome, *, name: str, result: Any, facts: dict[str, Any]) -> None:
+    """Writes how a job ended into its folder; that it could not be is said, and no reason to lose the rest."""
+    try:
+        report.write_end(RunLayout(folder), outcome, result=result, facts=facts)
+    except OSError as error:
+        log.warning("%s: how it ended could not be written to %s (%s)", name, folder, error)
 
 
 def say_failures(jobs: Iterable[Ended]) -> None:

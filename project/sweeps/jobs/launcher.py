@@ -12,14 +12,14 @@ from hydra.core.utils import setup_globals
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from project.common import live_runs, process_registry
+from project.common import process_registry
+from project.common.being_main import being_main
 from project.common.devices.device_leases import DeviceLeases
 from project.common.devices.inventory import nvml_devices, visible, visible_devices_env
 from project.common.errors import ConfigError
-from project.common.process_registry import register
 from project.common.processes import logs, process_server, signals, stop
 from project.common.processes.handover import share_identity
-from project.common.processes.identity import Identity, ProcessKey, Role, current_identity, set_identity
+from project.common.processes.identity import Identity, Role, set_identity
 from project.common.processes.outcome import outcome_of
 from project.common.processes.start_method import choose_start_method
 from project.common.server_record import server_noted
@@ -165,25 +165,18 @@ def _check(settings: "TrialLauncherConf") -> None:
 @contextmanager
 def _main_of(identity: Identity, start_method: str) -> Iterator[None]:
     """This process is the main process of the sweep, and afterwards what it was before."""
-    before = current_identity()
     assert identity.run_dir is not None
     Path(identity.run_dir).mkdir(parents=True, exist_ok=True)
-    live_runs.remove_stale_pointers()
-    pointer = live_runs.point_to_run(identity.run_dir, ProcessKey.own())
-    set_identity(identity)
-    share_identity(identity)
-    logs.set_up_files(identity)
-    register(identity, parent_pid=os.getppid(), start_method=start_method)
-    error: BaseException | None = None
-    try:
-        yield
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        process_registry.finish(outcome_of(error))
-        if pointer is not None:
-            pointer.unlink(missing_ok=True)
-        set_identity(before)
-        share_identity(before)
-        process_registry.forget()
+    with being_main(identity.run_dir):
+        set_identity(identity)
+        share_identity(identity)
+        logs.set_up_files(identity)
+        process_registry.register(identity, parent_pid=os.getppid(), start_method=start_method)
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            process_registry.finish(outcome_of(error))

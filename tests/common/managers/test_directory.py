@@ -1,11 +1,8 @@
 """The run's folder, the cache, and things made once per machine."""
 
 import logging
-import multiprocessing
 import re
 import threading
-import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,38 +11,14 @@ import pytest
 from project.common.errors import ConfigError, NotInitializedError
 from project.common.files import disk
 from project.common.files.disk import DiskSpaceError
-from project.common.managers.directory import DirectoryManager
 from project.common.processes import handover
 from project.common.processes.identity import Identity, Role, current_identity, set_identity
-from tests.helpers.directory import make_with_others
+from tests.helpers.directory import manager
 
 LIMIT_S = 60.0
 
 
-@pytest.fixture(autouse=True)
-def main_process() -> Iterator[None]:
-    before = current_identity()
-    set_identity(Identity(role=Role.MAIN))
-    yield
-    set_identity(before)
-
-
-def manager(folder: Path, **changes: object) -> DirectoryManager:
-    settings = {"name": "trial_run", "runs_dir": str(folder / "runs"), "cache_dir": str(folder / "cache")}
-    return DirectoryManager(**settings | changes)  # type: ignore[arg-type]
-
-
-def wait_until(condition: object) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-
-
-def start(path: Path) -> multiprocessing.process.BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=make_with_others, args=(path,))
-    process.start()
-    return process
+pytestmark = pytest.mark.usefixtures("main_process")
 
 
 def test_makes_one_run_folder_with_a_name_that_every_system_takes(tmp_path: Path) -> None:

@@ -4,39 +4,20 @@ import logging
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from project.common.errors import ProjectError
 from project.common.files import once
-from project.common.managers.directory import DirectoryManager
 from project.common.processes import stop
-from project.common.processes.identity import Identity, Role, current_identity, set_identity
-from tests.helpers.directory import build_slowly, make_with_others
+from tests.helpers.directory import build_slowly, make_with_others, manager
+from tests.helpers.waiting import until
 
 LIMIT_S = 60.0
 
 
-@pytest.fixture(autouse=True)
-def main_process() -> Iterator[None]:
-    before = current_identity()
-    set_identity(Identity(role=Role.MAIN))
-    yield
-    set_identity(before)
-
-
-def manager(folder: Path, **changes: object) -> DirectoryManager:
-    settings = {"name": "trial_run", "runs_dir": str(folder / "runs"), "cache_dir": str(folder / "cache")}
-    return DirectoryManager(**settings | changes)  # type: ignore[arg-type]
-
-
-def wait_until(condition: object) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
+pytestmark = pytest.mark.usefixtures("main_process")
 
 
 def start(path: Path) -> multiprocessing.process.BaseProcess:
@@ -49,11 +30,11 @@ def start(path: Path) -> multiprocessing.process.BaseProcess:
 def test_exactly_one_of_several_processes_builds_and_the_others_say_that_they_wait(tmp_path: Path) -> None:
     target = tmp_path / "data"
     processes = [start(target) for _ in range(3)]
-    wait_until((tmp_path / "started").exists)
+    until((tmp_path / "started").exists, LIMIT_S)
     builder = (tmp_path / "built-by").read_text().strip()
     others = [process.pid for process in processes if str(process.pid) != builder]
     message = f"waiting for {target}, which process {builder} is making"
-    wait_until(lambda: all(message in read(tmp_path / f"log-{pid}") for pid in others))
+    until(lambda: all(message in read(tmp_path / f"log-{pid}") for pid in others), LIMIT_S)
     (tmp_path / "go").touch()
     for process in processes:
         process.join(LIMIT_S)
@@ -69,7 +50,7 @@ def test_what_a_killed_process_left_half_made_is_removed_and_made_again(
 ) -> None:
     target = tmp_path / "data"
     process = start(target)
-    wait_until((tmp_path / "started").exists)
+    until((tmp_path / "started").exists, LIMIT_S)
     process.kill()
     process.join(LIMIT_S)
     assert not target.exists()
@@ -86,7 +67,7 @@ def test_what_a_killed_process_left_half_made_is_removed_and_made_again(
 
 def test_waiting_has_a_limit_and_names_the_process(tmp_path: Path) -> None:
     process = start(tmp_path / "data")
-    wait_until((tmp_path / "started").exists)
+    until((tmp_path / "started").exists, LIMIT_S)
 
     with pytest.raises(once.BuildTimeoutError, match=rf"process {process.pid} has been making it for more than"):
         once.create_once(tmp_path / "data", build_slowly, timeout_s=0.2)
