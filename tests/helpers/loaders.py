@@ -123,8 +123,12 @@ def read_unsendable() -> None:
     next(iter(loader(Unsendable(), collate_fn=as_it_is)))
 
 
-def notice_before_the_watch() -> None:
-    """Lets workers go, after an error that the death of one of them caused, before the watch has looked at it."""
+def notice_before_the_watch(fault: int) -> None:
+    """Lets workers go, after an error that the death of one of them caused, before the watch has looked at it.
+
+    Args:
+        fault: The signal that kills the worker; 0 for one that cannot send its batch.
+    """
     may_look = threading.Event()
     judge = worker_watch._Watch._judge
 
@@ -133,9 +137,11 @@ def notice_before_the_watch() -> None:
         judge(watch, sentinel)
 
     worker_watch._Watch._judge = judge_late  # type: ignore[method-assign]
-    iterator: Any = iter(loader(Unsendable(), n_workers=1, collate_fn=as_it_is))
+    iterator: Any = iter(loader(Rows(8) if fault else Unsendable(), n_workers=1, collate_fn=as_it_is))
     worker_watch.silence_torch()
     (worker,) = iterator._workers
+    if fault:
+        os.kill(worker.pid, fault)
     until(lambda: not worker.is_alive(), 60)
     worker.done_event.set()
     may_look.set()

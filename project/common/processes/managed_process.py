@@ -61,6 +61,11 @@ class ManagedProcess(BaseProcess):
     def _Popen(process_object: Any) -> Any:  # noqa: N802 - the standard library's name
         return mp_internals.popen(process_object, process_object.handover.start_method)
 
+    @property
+    def lost_server(self) -> bool:
+        """Whether it ended without an exit code, because the process server that knew it is gone."""
+        return mp_internals.has_lost_server(self)
+
     def start(self) -> None:
         """Checks what the child is given, then starts it.
 

@@ -191,6 +191,12 @@ def popen(process_object: Any, method: str) -> Any:
     return started
 
 
+def has_lost_server(process_object: Any) -> bool:
+    """Whether a process that `popen` started ended with the server that forked it, so that nobody knows how."""
+    started = process_object._popen
+    return started is not None and bool(started.poll.server_lost)
+
+
 def ensure_tracker() -> None:
     """Starts the resource tracker of this tree; by itself it ignores SIGINT and SIGTERM, but not a closed terminal.
 

@@ -176,15 +176,6 @@ def _has_ended(server: _Server) -> bool:
         return True
 
 
-def was_lost(limit_s: float = 0.5) -> bool:
-    """Whether the server that this process started has died; waits a moment, since its children die with it."""
-    if _server is None:
-        return False
-    if _server.pidfd is not None:
-        return bool(select.select([_server.pidfd], [], [], limit_s)[0])
-    return _has_ended(_server)
-
-
 def pid() -> int | None:
     """The server's pid; None when there is none."""
     return _server.handle.pid if _server else None

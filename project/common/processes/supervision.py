@@ -171,7 +171,7 @@ class Supervisor:
         if child.exit_code == 0 and child.outcome is None:
             child.exit_code = 1
             child.cause = f"{child.name} ended without saying how: something in it called os._exit(0)"
-        if child.exit_code == 255 and child.outcome is None and process_server.was_lost():
+        if child.exit_code == 255 and child.outcome is None and child.process.lost_server:
             self.server_lost = True
             child.cause = (
                 f"{child.name} was lost with the process server (pid {process_server.pid()}), which was killed"

@@ -29,7 +29,7 @@ LIKELY = {
     -7: "/dev/shm is full: fewer workers, a smaller loader.prefetch_factor or smaller batches",
     -11: "a crash in native code",
 }
-_FAULTS = (-7, -11)  # nobody sends these to let a worker go
+_LET_GO = (0, -15)  # how a worker ends that is told to
 _NO_ROW = -1
 # How torch tells of a worker's end, before or without us.
 _CONSEQUENCES = (OSError, EOFError)
@@ -93,10 +93,12 @@ def _was_meant_to_end(worker: Any) -> bool:
 
 
 def _crashed(worker: Any) -> bool:
-    """Whether it ended by a fault of its own: its rank may have noticed before us, and be letting its workers go."""
+    """Whether it did not end as told: its rank may have noticed that before us, and be letting its workers go."""
     worker.join(1.0)
-    is_known = worker.handover.identity.run_dir is not None
-    return worker.exitcode in _FAULTS or (is_known and _said(worker).get("status") == Status.CRASHED)
+    said = _said(worker).get("status")
+    if said is not None:
+        return said == Status.CRASHED
+    return worker.exitcode is not None and worker.exitcode not in _LET_GO
 
 
 def _said(worker: Any) -> dict[str, Any]:

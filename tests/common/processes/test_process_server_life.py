@@ -13,6 +13,7 @@ import pytest
 from project.common.errors import ProcessServerError
 from project.common.processes import process_server
 from tests.helpers.mains import MAIN, run_main
+from tests.helpers.processes import handover_for, run_child
 from tests.helpers.tree import ROOT, running
 from tests.helpers.waiting import until
 
@@ -71,18 +72,21 @@ def test_children_end_with_a_killed_server_and_main_can_tell() -> None:
         + """
 os.kill(process_server.pid(), 9)
 for child in children: child.join(5)
-print([child.exitcode for child in children], process_server.was_lost(), process_server.is_running())
+while process_server.is_running(): time.sleep(0.01)
+print([child.exitcode for child in children])
 process_server.start(())
 print(report()["problems"], process_server.is_running())
 process_server.stop()
 """
     )
 
-    assert lines[1:] == ["[255, 255] True False", "[] True"]
+    assert lines[1:] == ["[255, 255]", "[] True"]
 
 
-def test_a_server_that_lives_was_not_lost(served: int) -> None:
-    assert not process_server.was_lost(0.01)
+def test_an_exit_with_255_is_no_lost_server(served: int, tmp_path: Path) -> None:
+    child, _ = run_child(os._exit, handover_for("forkserver", tmp_path), 255)
+
+    assert (child.exit_code, child.process.lost_server) == (255, False)
 
 
 def test_a_main_that_lives_on_gets_a_new_server_when_a_preloaded_file_of_ours_was_edited(tmp_path: Path) -> None:
@@ -181,7 +185,7 @@ def test_forking_from_a_server_that_is_gone_is_one_clear_error() -> None:
         from tests.helpers.processes import handover_for, run_child, send_facts
         report()
         os.kill(process_server.pid(), 9)
-        process_server.was_lost()
+        while process_server.is_running(): time.sleep(0.01)
         try:
             run_child(send_facts, handover_for("forkserver"))
         except ProcessServerError as error:

@@ -79,12 +79,18 @@ def test_a_batch_that_cannot_be_sent_is_told(start_method: str, tmp_path: Path) 
     assert "(a batch could not be sent: ValueError: one of a kind)" in rank.how_it_ended()
 
 
-def test_a_fault_is_told_though_its_rank_has_let_the_worker_go_by_then(start_method: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fault", "told"), [(0, "a batch could not be sent"), (signal.SIGKILL, "killed by SIGKILL (likely out of memory")]
+)
+def test_a_fault_is_told_though_its_rank_has_let_the_worker_go_by_then(
+    start_method: str, tmp_path: Path, fault: int, told: str
+) -> None:
     """On a busy machine the watch may look at a dead worker later than what reads from it fails."""
-    rank, _ = run_child(loaders.notice_before_the_watch, handover_for(start_method, tmp_path, role=Role.RANK, rank=0))
+    handover = handover_for(start_method, tmp_path, role=Role.RANK, rank=0)
+    rank, _ = run_child(loaders.notice_before_the_watch, handover, fault)
 
     assert "rank 0: DataLoader worker 0 (pid " in rank.how_it_ended()
-    assert "a batch could not be sent" in rank.how_it_ended()
+    assert told in rank.how_it_ended()
 
 
 @pytest.mark.parametrize("persistent", [False, True])
