@@ -76,6 +76,7 @@ RULES: Mapping[str, _Rule] = {
     "paths.cache_dir": _Rule(kind=str | None),
     "processes.deadline_s": _Rule(kind=float, least=1, most=_LONGEST_S),
     "processes.close_timeout_s": _SECONDS_OR_NONE,
+    "processes.finish_timeout_s": _SECONDS,
     "processes.stall_timeout_s": _SECONDS_OR_NONE,
     "processes.max_restarts": _COUNT_OR_ZERO,
     "processes.restart_wait_s": _Rule(kind=float, least=0),

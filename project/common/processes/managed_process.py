@@ -21,7 +21,7 @@ from multiprocessing.synchronize import Event
 from typing import Any
 
 from project.common.errors import ProcessServerError
-from project.common.processes import interrupt, mp_internals, process_entry, tree_folder, worker_watch
+from project.common.processes import interrupt, mp_internals, process_entry, tree_folder, unfinished, worker_watch
 from project.common.processes.boundary import check_crossing, not_picklable
 from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Role, current_identity
@@ -129,6 +129,7 @@ class ManagedProcess(BaseProcess):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 sys.stdout.flush()
             os._exit(outcome.exit_code)  # the standard way waits until somebody has read all batches
+        unfinished.exit_past_threads(outcome.exit_code)
         if outcome.exit_code:
             sys.exit(outcome.exit_code)
 

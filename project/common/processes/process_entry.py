@@ -21,16 +21,25 @@ from project.common.processes import (
     signals,
     tracker,
     tree_folder,
+    unfinished,
     user_children,
     worker_watch,
 )
-from project.common.processes.handover import THREAD_VARIABLES, Handover, set_by_imports, set_handover
-from project.common.processes.identity import Identity, Role, set_identity
+from project.common.processes.handover import (
+    THREAD_VARIABLES,
+    Handover,
+    handed_config,
+    set_by_imports,
+    set_handover,
+)
+from project.common.processes.identity import Identity, Role, current_identity, set_identity
 from project.common.processes.outcome import Outcome, outcome_of
 from project.common.processes.outlived_streams import outlive_readers
 from project.common.processes.stall_watch import STACKS_SIGNAL
 
 log = logging.getLogger(__name__)
+
+FINISH_S = 60.0  # where no configuration says otherwise
 
 _exit_code: int | None = None  # once this process has left
 
@@ -91,6 +100,9 @@ def leave(outcome: Outcome) -> Outcome:
         worker_watch.silence_torch()
         user_children.end_children(daemons_only=outcome.exit_code == 0)
         _cleanup_managers()
+        if outcome.exit_code == 0 and not _is_worker():  # whose threads serve its batches alone
+            unfinished.wait_for_work(_finish_timeout_s())
+        user_children.end_children()
     except BaseException as error:  # noqa: BLE001 - an interrupt during closing, raised after the rest
         if outcome.exit_code == 0:
             outcome = outcome_of(error)
@@ -105,6 +117,15 @@ def leave(outcome: Outcome) -> Outcome:
     logs.drop_what_nobody_reads()
     _exit_code = outcome.exit_code
     return outcome
+
+
+def _is_worker() -> bool:
+    identity = current_identity()
+    return identity is not None and identity.role is Role.WORKER
+
+
+def _finish_timeout_s() -> float:
+    return float((handed_config() or {}).get("processes", {}).get("finish_timeout_s", FINISH_S))
 
 
 def _exit_like_a_fork() -> None:

@@ -59,13 +59,13 @@ def _close_managers() -> None:
         managers.cleanup_managers()
 
 
-def end_children(*, daemons_only: bool) -> None:
+def end_children(*, daemons_only: bool = False) -> None:
     """Asks the children of this process to end, and kills those that do not.
 
     The standard library waits for each without a limit, before it exits.
 
     Args:
-        daemons_only: After success: a child that is no daemon may finish its work, and is waited for.
+        daemons_only: A child that is no daemon may finish its work.
     """
     left = [child for child in multiprocessing.active_children() if child.daemon or not daemons_only]
     for child in left:
