@@ -43,9 +43,7 @@ def test_pools_that_were_not_shut_down_are_not_waited_for(start_method: str, tmp
 
 
 @pytest.mark.parametrize("role", [Role.TRIAL, Role.WORKER])
-def test_nothing_is_waited_for_after_a_failure_nor_in_a_worker(
-    start_method: str, tmp_path: Path, role: Role
-) -> None:
+def test_nothing_is_waited_for_after_a_failure_nor_in_a_worker(start_method: str, tmp_path: Path, role: Role) -> None:
     place = {"rank": 0} if role is Role.WORKER else {}
     leave = unfinished.thread if role is Role.WORKER else unfinished.thread_and_fail
     began = time.monotonic()
