@@ -1,6 +1,10 @@
 """Trains: python train.py [+experiment=x] [group=choice] [key=value …]; see README.md."""
 
-from project.train import main
-
 if __name__ == "__main__":
+    from project.common.early import leave_quietly_on_interrupt
+
+    leave_quietly_on_interrupt()
+
+    from project.train import main
+
     main()

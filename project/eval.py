@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from project.common.devices.shared_memory import raise_file_limit
+from project.common.early import ensure_home, require_directory
 from project.common.errors import CheckpointError, ConfigError, ProjectError
 from project.common.processes.outlived_streams import outlive_readers
 from project.common.processes.signals import SignalNotes
@@ -21,6 +22,8 @@ Predictions go to predictions.parquet in the run's folder."""
 
 def main() -> None:
     """Runs the command line and exits with its exit code."""
+    require_directory()
+    ensure_home()
     outlive_readers()
     raise_file_limit()  # every process of the tree inherits it
     arguments = sys.argv[1:]

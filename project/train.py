@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from project.common.devices.shared_memory import raise_file_limit
+from project.common.early import ensure_home, require_directory
 from project.common.processes import process_server
 from project.common.processes.outlived_streams import outlive_readers
 from project.common.processes.signals import SignalNotes
@@ -23,6 +24,8 @@ _INLINE = ("debug=", "processes.inline=true", "processes.start_method=spawn")
 
 def main() -> None:
     """Runs the command line and exits with the run's exit code."""
+    require_directory()
+    ensure_home()
     outlive_readers()
     raise_file_limit()  # every process of the tree inherits it
     with SignalNotes(deadline_s=10.0):

@@ -14,6 +14,7 @@ from typing import Any
 from project.common.config_origin import as_typed
 from project.common.config_recipes import check_recipes
 from project.common.config_shape import RULES, check_answered, check_rules, check_shape, section
+from project.common.config_surroundings import check_surroundings
 from project.common.errors import ConfigError
 from project.common.manager_graph import ManagerGraph, parse_roles
 from project.common.plain_config import as_plain
@@ -62,6 +63,7 @@ def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) ->
         _check_roles,
         _check_start_method,
         check_rules,
+        check_surroundings,
         check_recipes,
         check_answered,
         _check_objective,

@@ -68,7 +68,6 @@ _SHARE = _Rule(kind=float, least=0, most=1)
 _SHARE_OR_COUNT = _Rule(kind=float | None, least=0)
 _SWITCH = _Rule(kind=bool)
 RULES: Mapping[str, _Rule] = {
-    "name": _Rule(kind=str),
     "seed": _Rule(kind=int, least=0, most=2**32 - 1),
     "tags": _Rule(kind=list[str] | None),
     "objective.metric": _Rule(kind=str),

@@ -136,6 +136,13 @@ def folder_is_gone(run_dir: Path) -> StorageError:
     return StorageError(f"{run_dir}: the run's folder was removed or replaced while it ran; what was in it is lost")
 
 
+def or_lost_folder(error: BaseException, run_dir: str | None) -> BaseException:
+    """The loss of the run's folder in place of what a process made of it; `error` where the folder is there."""
+    if run_dir is None or os.path.isdir(run_dir) or not isinstance(error, Exception):
+        return error
+    return folder_is_gone(Path(run_dir))
+
+
 def own_record() -> ProcessRecord | None:
     """This process's record."""
     return _own

@@ -1,11 +1,14 @@
 """Splits rows into train, val and test so that nothing leaks from one into another."""
 
+import logging
 import math
 import random
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 
@@ -42,6 +45,13 @@ def split_by_group(rows: Sequence[Row], *, fractions: Mapping[str, float], seed:
     _check_rows(rows)
     clusters = _clusters(rows)
     names = sorted(clusters)
+    if len(names) < len(rows):
+        log.info(
+            "split: %d rows form %d groups; rows of one group stay together, and so do texts that differ only in case, "
+            "numbers, punctuation, placeholders or markup",
+            len(rows),
+            len(names),
+        )
     random.Random(seed).shuffle(names)
     split_of = _assign({name: len(clusters[name]) for name in names}, fractions=fractions, n_rows=len(rows))
     indices: dict[str, list[int]] = {split: [] for split in fractions}

@@ -10,10 +10,10 @@ from project.common.processes.child import Child
 from project.common.processes.outcome import Outcome, Status, refusal_in
 
 
-def unwritten(folder: RunFolder, outcome: Outcome, error: OSError) -> Outcome:
-    """The outcome of a run whose folder does not take it any more."""
+def unwritten(folder: RunFolder, outcome: Outcome, error: OSError | None = None) -> Outcome:
+    """The outcome of a run whose folder is gone, or does not take it any more because of `error`."""
     run_dir = folder.layout.run_dir
-    if not folder.layout.fingerprint.is_file():
+    if error is None or folder.is_gone():
         cause = str(folder_is_gone(run_dir))
     else:
         before = f"; before that: {outcome.cause}" if outcome.cause else ""

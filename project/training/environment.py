@@ -113,7 +113,7 @@ def _store_path(run_dir: Path, identity: Identity) -> Path:
     if STORE_VARIABLE in os.environ:
         return Path(os.environ[STORE_VARIABLE])
     folder = RunLayout(run_dir).processes_dir
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
     return folder / f"rendezvous-{identity.attempt}"
 
 

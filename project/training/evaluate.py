@@ -97,7 +97,7 @@ def _evaluate(state: dict[str, Any], config: dict[str, Any], *, split: str) -> d
     datamodule = DataModule(loader=config["loader"], seed=config["seed"], test_split=split)
     trainer.test(module, datamodule=datamodule, verbose=False)
     metrics = {f"{split}/{name.partition('/')[2]}": value for name, value in module.latest["test"].items()}
-    path = get_directory_manager().layout.predictions
+    path = get_directory_manager().place("predictions.parquet")
     write_predictions(path, module, split=split, labels=facts["labels"])
     return {"metrics": metrics, "rows": table_rows(metrics, name=type(module.model).__name__), "predictions": str(path)}
 

@@ -150,7 +150,7 @@ class _Run:
         except OSError as error:
             if not folder.was_used():
                 folder.remove()
-            raise ProjectError(
+            raise ConfigError(
                 f"paths.runs_dir: {folder.layout.run_dir} cannot be written to ({error.strerror}); give another folder"
             ) from error
         if folder.found is None:
@@ -214,10 +214,8 @@ class _Run:
         error: BaseException | None = None
         try:
             self.result = run_inline(self.config, identity)
-        except (Exception, stop.StopRequested) as raised:
-            if not isinstance(raised, ProjectError | stop.StopRequested):
-                raise  # the debugger, or the reader, wants the traceback where it happened
-            error = raised
+        except (ProjectError, stop.StopRequested, SystemExit, KeyboardInterrupt) as raised:
+            error = raised  # all others go on: the debugger, or the reader, wants the traceback where it happened
         return outcome_of(error)
 
     def _finish(self, folder: RunFolder, outcome: Outcome) -> Outcome:
@@ -234,6 +232,8 @@ class _Run:
             "fallback": self.fallback,
             "seconds": time.time() - self.started,
         }
+        if folder.is_gone():
+            return unwritten(folder, outcome)
         try:
             report.write_end(folder.layout, outcome, result=self.result, facts=facts)
         except OSError as error:

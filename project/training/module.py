@@ -93,6 +93,12 @@ class Module(LightningModule):
 
     def _step(self, batch: Mapping[str, Tensor], metrics: SplitMetrics) -> Any:
         outputs = self.model(**{name: value for name, value in batch.items() if name not in _NOT_FOR_THE_MODEL})
+        missing = [name for name in ("loss", "logits") if not isinstance(getattr(outputs, name, None), Tensor)]
+        if missing:
+            raise ConfigError(
+                f"task.model: the forward of {type(self.model).__name__} returned {type(outputs).__name__} without "
+                f"{' and '.join(missing)}; return an object that has .loss and .logits, both tensors"
+            )
         metrics.update(outputs, batch["labels"])
         return outputs
 

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from project.common import process_registry
+from project.common.config_surroundings import wished_threads
 from project.common.errors import ChildFailedError, PrunedError
 from project.common.processes import parent_link, process_entry, stop
 from project.common.processes.child import Child, start_child
@@ -34,7 +35,7 @@ def threads_per_rank(config: dict[str, Any], world_size: int, *, n_parallel: int
     threads = config["processes"]["threads"]
     if threads != "auto":
         return int(threads)
-    wished = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list goes by levels of nesting
+    wished = wished_threads()
     if wished.isdecimal() and int(wished):
         return int(wished)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

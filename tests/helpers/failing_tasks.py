@@ -46,6 +46,10 @@ def _raise() -> None:
     raise ArithmeticError("on purpose")
 
 
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def _leave_a_child() -> None:
     """A process of the task's own, in a session of its own."""
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
@@ -74,6 +78,7 @@ def _grow() -> None:
 _WAYS: dict[str, Callable[[], Any]] = {
     "raise": _raise,
     "exit0": lambda: sys.exit(0),
+    "interrupt": _interrupt,
     "exit3": lambda: sys.exit(3),
     "osexit0": lambda: os._exit(0),
     "osexit3": lambda: os._exit(3),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -106,6 +107,14 @@ def fail_twice(*, folder: str, report: Any) -> dict[str, float]:
     if tries < 3:
         raise OSError(f"try {tries}")
     return {"tries": float(tries)}
+
+
+def lose_folder(*, folder: str, report: Any) -> dict[str, float]:
+    """A task whose run folder is replaced by an empty one when it has nearly ended."""
+    (run_dir,) = Path(folder).glob("*/*")
+    shutil.rmtree(run_dir)
+    run_dir.mkdir()
+    return {}
 
 
 def block_outcome(*, folder: str, report: Any) -> dict[str, float]:

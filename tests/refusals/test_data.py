@@ -22,8 +22,16 @@ def test_an_empty_training_set_is_refused(tmp_path: Path, devices: int) -> None:
     problems = refused(tiny_config(tmp_path, *QUICK, f"trainer.devices={devices}", train=0), DataError)
 
     assert problems == [
-        "task.data: the training set is empty (0 rows; val 11, test 7); look at the source and its filters"
+        f"task.data: the training set is empty (0 rows; val 11, test 7); look at {tmp_path}/train.jsonl"
     ]
+
+
+def test_files_that_hold_no_row_are_named(tmp_path: Path) -> None:
+    (tmp_path / "head.csv").write_text("text,label\n")
+
+    (problem,) = refused(tiny_config(tmp_path / "x", *QUICK, f"task.data.files={tmp_path}/head.csv"), DataError)
+
+    assert problem.endswith(f"look at {tmp_path}/head.csv")
 
 
 def test_a_batch_larger_than_the_data_is_refused_with_the_numbers(tmp_path: Path) -> None:
@@ -86,6 +94,7 @@ FILES = {
     "first.jsonl": "{folder}/first.jsonl line 1 column 10: not JSON (",
     "other.csv": "{folder}/other.csv line 2: no field 'text'; fields: body, label; name yours in task.data.columns",
     "bytes.csv": "{folder}/bytes.csv line 1: byte 0xff is not utf-8; save the file as utf-8, or name its encoding",
+    "zero.csv": "{folder}/zero.csv is empty; its first line names the columns",
     "x.parquet": "{folder}/x.parquet after row 0: not Parquet (",
     "{long}.csv": "'{long}.csv' cannot be read (File name too long); give a path that can",
 }
@@ -102,6 +111,7 @@ def test_files_that_will_not_do_are_refused_before_there_is_a_run(
     (tmp_path / "other.csv").write_text("body,label\na,b\n")
     (tmp_path / "bytes.csv").write_bytes(b"te\xffxt,label\na,b\n")
     (tmp_path / "x.parquet").write_text("no")
+    (tmp_path / "zero.csv").touch()
     long = "x" * 300
     config = tiny_config(tmp_path, *QUICK, f"task.data.files={file.replace('{long}', long)}")
 

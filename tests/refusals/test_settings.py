@@ -13,6 +13,9 @@ pytestmark = pytest.mark.usefixtures("served")
 
 LIGHT = {
     "trainer.max_epochs=few": "trainer.max_epochs: 'few' does not fit; use a whole number or null, at least -1",
+    "name=": "name: '' cannot be a folder's name; use letters, digits, '-', '_' and '.'",
+    "name=a/b": "name: 'a/b' cannot be a folder's name",
+    "name=5": "name: 5 does not fit; use text",
     "seed=abc": "seed: 'abc' does not fit; use a whole number, at least 0",
     "seed=null": "seed: None does not fit; use a whole number, at least 0",
     "loader.batch_size=-1": "loader.batch_size: -1 does not fit; use a whole number or null, at least 1",

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import logging
 import os
 import random
 import subprocess
@@ -154,3 +155,14 @@ def test_a_share_that_is_no_number_is_refused() -> None:
 
     with pytest.raises(ValueError, match=r"fractions\.train: .most. is not a share; use a number"):
         split_by_group(rows, fractions={"train": "most"}, seed=0)  # type: ignore[dict-item]
+
+
+def test_rows_that_differ_only_in_numbers_are_said_to_stay_together(caplog: pytest.LogCaptureFixture) -> None:
+    """People wondered why two thousand rows made so few groups."""
+    caplog.set_level(logging.INFO)
+    rows = [{"text": f"{word} {n}", "group": f"{word} {n}"} for word in ("one", "two", "six", "ten") for n in range(3)]
+
+    split_by_group(rows, fractions={"train": 0.5, "test": 0.5}, seed=0)
+
+    assert "12 rows form 4 groups" in caplog.text
+    assert "texts that differ only in case, numbers," in caplog.text

@@ -1,5 +1,6 @@
 """The module's parts that need no training: parameter groups, schedules, steps."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 from project.common.errors import ConfigError
 from project.training import plateau
 from project.training.datamodule import optimizer_steps
-from project.training.module import make_scheduler, parameter_groups
+from project.training.module import Module, make_scheduler, parameter_groups
 from project.training.split_metrics import n_targets
 
 TRAINER = {"max_epochs": 3, "max_steps": -1, "limit_train_batches": 1.0}
@@ -126,3 +127,17 @@ def test_a_mean_loss_counts_rows_or_predicted_tokens() -> None:
 
     assert n_targets(torch.tensor([0, 1, 2])) == 3
     assert n_targets(tokens) == 3
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        (None, "returned NoneType without loss and logits"),
+        (SimpleNamespace(loss=torch.tensor(1.0)), "returned SimpleNamespace without logits"),
+    ],
+)
+def test_a_model_that_returns_something_else_is_told_what_is_wanted(outputs: Any, said: str) -> None:
+    module = SimpleNamespace(model=lambda **inputs: outputs)
+
+    with pytest.raises(ConfigError, match=rf"^task\.model: the forward of function {said}; return an object that has"):
+        Module._step(module, {"input_ids": torch.ones(1), "labels": torch.ones(1)}, None)  # type: ignore[arg-type]

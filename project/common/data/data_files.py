@@ -64,7 +64,9 @@ def _read_delimited(path: Path, encoding: str, *, delimiter: str) -> Iterator[Re
     # newline handling is csv's own: a quoted field may hold a line end.
     reader = csv.reader((line for _, line in _lines(path, encoding)), delimiter=delimiter, strict=True)
     try:
-        header = next(reader, [])
+        header = next(reader, None)
+        if header is None:
+            raise DataError(f"task.data.files: {path} is empty; its first line names the columns")
         _check_header(header, path=path)
         begin = reader.line_num + 1
         for values in reader:

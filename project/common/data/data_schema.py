@@ -85,10 +85,17 @@ def _as_row(record: Record, *, columns: Columns, number: int) -> Row:
     return row
 
 
-def split_rows(found: Mapping[str, Sequence[Row]], *, split: Split) -> dict[str, list[Row]]:
+def split_rows(
+    found: Mapping[str, Sequence[Row]], *, split: Split, origin: str = "the source and its filters"
+) -> dict[str, list[Row]]:
     """Returns the rows of each split: as given, or as `split(rows)` says for rows whose split nobody has said.
 
     When training rows are given but none for `val`, which early stopping and searches need, `val` is taken from them.
+
+    Args:
+        found: rows by split; those that nobody has assigned under `UNSPLIT`.
+        split: splits the latter.
+        origin: where training rows should have come from.
 
     Raises:
         DataError: no training rows, or they cannot be split.
@@ -97,7 +104,7 @@ def split_rows(found: Mapping[str, Sequence[Row]], *, split: Split) -> dict[str,
     rows = [*given.pop("train", []), *found.get(UNSPLIT, [])]
     if not rows:
         counts = ", ".join(f"{name} {len(part)}" for name, part in given.items()) or "no other split either"
-        raise DataError(f"task.data: the training set is empty (0 rows; {counts}); look at the source and its filters")
+        raise DataError(f"task.data: the training set is empty (0 rows; {counts}); look at {origin}")
     drawn = {"train": rows} if "val" in given else _draw(rows, split=split)
     if given:
         # Only val was missing: what was drawn for other splits stays where it came from.

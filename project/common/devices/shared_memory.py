@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from project.common.errors import ConfigError
+from project.common.files.disk import size_text
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,11 @@ def shm_mb(folder: Path = SHM) -> tuple[float, float] | None:
 def full_text() -> str | None:
     """What to say of an error for want of space, with what is there now and the cure; None where there is no such."""
     space = shm_mb()
-    return None if space is None else f"{SHM} is full, {space[0]:,.1f} of its {space[1]:,.0f} MB are free; {SMALLER}"
+    return (
+        None
+        if space is None
+        else f"{SHM} is full, {size_text(space[0])} of its {size_text(space[1])} are free; {SMALLER}"
+    )
 
 
 def shared_memory_problem(*, batch_mb: float, prefetch: int, workers: int, ranks: int, free_mb: float) -> str | None:
@@ -132,8 +137,9 @@ def shared_memory_problem(*, batch_mb: float, prefetch: int, workers: int, ranks
     if needed <= free_mb * USABLE_SHARE:
         return None
     return (
-        f"shared memory ({SHM}): {free_mb:,.0f} MB are free, batches under way may need {needed:,.0f} MB "
-        f"({batch_mb:,.1f} MB x {n_batches}: prefetch {prefetch} x {workers} workers x {ranks} ranks, 1 in use each); "
+        f"shared memory ({SHM}): {size_text(free_mb)} are free, batches under way may need {size_text(needed)} "
+        f"({size_text(batch_mb)} x {n_batches}: prefetch {prefetch} x {workers} workers x {ranks} ranks, 1 in use "
+        f"each); "
         f"a worker that finds it full ends the run: {SMALLER}"
     )
 

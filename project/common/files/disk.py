@@ -23,22 +23,33 @@ def free_mb(folder: Path) -> float:
     return shutil.disk_usage(existing).free / 2**20
 
 
+def size_text(mb: float) -> str:
+    """Megabytes for people, in kilobytes where there is less than one."""
+    return f"{mb * 1024:,.0f} KB" if mb < 1 else f"{mb:,.{int(mb < 10)}f} MB"
+
+
 def require_free(folder: Path, needed_mb: float, why: str) -> None:
     """Raises `DiskSpaceError` unless `needed_mb` fit below `folder`; `why` says what for, as in `to save a model`."""
     free = free_mb(folder)
     if free < needed_mb:
-        raise DiskSpaceError(f"{folder}: {free:,.0f} MB free, {needed_mb:,.0f} MB are needed {why}; {_cure(folder)}")
+        cure = _cure(folder, "paths.runs_dir")
+        raise DiskSpaceError(f"{folder}: {size_text(free)} free, {size_text(needed_mb)} are needed {why}; {cure}")
 
 
 @contextmanager
-def explain_full_disk(folder: Path, what: str) -> Iterator[None]:
-    """Turns the system's `No space left on device` into a `DiskSpaceError` that names the folder."""
+def explain_full_disk(folder: Path, what: str, *, key: str = "paths.runs_dir") -> Iterator[None]:
+    """Turns the system's `No space left on device` into a `DiskSpaceError` that names the folder.
+
+    Args:
+        key: The setting that moves the folder elsewhere.
+    """
     try:
         yield
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
-        text = f"{folder}: the disk is full while writing {what} ({free_mb(folder):,.0f} MB free); {_cure(folder)}"
+        free = size_text(free_mb(folder))
+        text = f"{folder}: the disk is full while writing {what} ({free} free); {_cure(folder, key)}"
         raise DiskSpaceError(text) from error
 
 
@@ -57,5 +68,11 @@ def is_writable(folder: Path) -> str | None:
     return None
 
 
-def _cure(folder: Path) -> str:
-    return f"free some space on the disk of {folder.anchor or folder}, or choose another folder with paths.runs_dir"
+def _cure(folder: Path, key: str) -> str:
+    return f"free some space on the disk at {mount_of(folder)}, or choose another folder with {key}"
+
+
+def mount_of(folder: Path) -> Path:
+    """Where the disk that holds `folder`, which need not exist yet, is mounted."""
+    place = folder.resolve()
+    return next((above for above in (place, *place.parents) if os.path.ismount(above)), Path(place.anchor))

@@ -26,7 +26,7 @@ class BuildTimeoutError(ProjectError):
     """Raised when another process did not finish what this one waits for."""
 
 
-def create_once(path: Path, build: Callable[[Path], None], *, timeout_s: float) -> Path:
+def create_once(path: Path, build: Callable[[Path], None], *, timeout_s: float, key: str = "paths.cache_dir") -> Path:
     """Returns `path`, a file or folder, after `build` has made it here or in another process.
 
     `build` gets a path beside it that does not exist yet, and makes a file or folder there; it is then moved into
@@ -37,6 +37,7 @@ def create_once(path: Path, build: Callable[[Path], None], *, timeout_s: float) 
         path: What is to be there in the end.
         build: Runs in exactly one process of the machine; if it raises, the next one that asks tries again.
         timeout_s: How long to wait for another process.
+        key: The setting that moves it to another disk.
 
     Raises:
         BuildTimeoutError: When another process takes longer.
@@ -45,7 +46,7 @@ def create_once(path: Path, build: Callable[[Path], None], *, timeout_s: float) 
     if is_finished(path):
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path, timeout_s=timeout_s), disk.explain_full_disk(path.parent, path.name):
+    with locked(path, timeout_s=timeout_s), disk.explain_full_disk(path.parent, path.name, key=key):
         if not is_finished(path):
             _discard_broken(path)
             _build_and_move(path, build)

@@ -50,6 +50,10 @@ class RunFolder:
             (record.heartbeat or {}).get("step") for record in read_run(self.layout.run_dir)
         )
 
+    def is_gone(self) -> bool:
+        """Whether it was removed or replaced while this process owned it; one made anew lacks the fingerprint."""
+        return not self.layout.fingerprint.is_file()
+
     def remove(self) -> None:
         """Removes it, and the folders above that it leaves empty: for a run that could not begin."""
         folder = self.layout.run_dir

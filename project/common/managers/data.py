@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from project.common.managers.tokenizer import TokenizerManager
 
 ON_EMPTY = ("error", "drop")
+_SHOWN = 3  # files named in an error
 
 
 class DataManager(BaseProcessManager):
@@ -146,7 +147,14 @@ class DataManager(BaseProcessManager):
         stop.raise_if_stop_requested()
         found = data_sources.read_files(self._files, encoding=self._encoding) if self._files else self._read_source()
         as_rows = partial(data_schema.as_rows, columns=self._columns, on_empty=self._on_empty)
-        return data_schema.split_rows({name: as_rows(part) for name, part in found.items()}, split=self._do_split)
+        rows_of = {name: as_rows(part) for name, part in found.items()}
+        return data_schema.split_rows(rows_of, split=self._do_split, **self._origin())
+
+    def _origin(self) -> dict[str, str]:
+        """The first files of the training rows, for a message."""
+        files = self._files.get("train") if isinstance(self._files, Mapping) else self._files
+        names = [str(path) for path in data_sources.files_of(files)[:_SHOWN]]
+        return {"origin": ", ".join(names)} if names else {}
 
     def _read_source(self) -> dict[str, list[data_files.Record]]:
         assert self._source is not None

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import secrets
 import sys
 import threading
@@ -12,10 +11,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+from project.common.config_surroundings import name_problem
 from project.common.errors import ConfigError, NotInitializedError
 from project.common.files import atomic, disk, once
 from project.common.files.layout import RunLayout
 from project.common.managers.base import BaseProcessManager, Health
+from project.common.process_registry import folder_is_gone
 from project.common.processes import handover
 from project.common.processes.identity import Role, current_identity, set_identity
 from project.common.processes.tree_folder import machine_folder
@@ -24,7 +25,6 @@ log = logging.getLogger(__name__)
 
 PACKAGE = __name__.partition(".")[0]
 TIME_FORMAT = "%Y-%m-%d_%H-%M-%S"  # no colons: Windows refuses them, and so do many copying tools
-UNSUITABLE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.*$|[. ]$')
 
 
 class DirectoryManager(BaseProcessManager):
@@ -52,8 +52,8 @@ class DirectoryManager(BaseProcessManager):
         min_free_mb: float = 100.0,
         create_timeout_s: float = 3600.0,
     ) -> None:
-        if UNSUITABLE.search(name):
-            raise ConfigError(f"name: {name!r} cannot be a folder's name; use letters, digits, '-', '_' and '.'")
+        if problem := name_problem(name):
+            raise ConfigError(problem)
         self.runs_dir = start_dir() / Path(runs_dir).expanduser()
         self._run_name = name
         self._asked_cache_dir = cache_dir
@@ -97,9 +97,20 @@ class DirectoryManager(BaseProcessManager):
 
     def open_atomic(self, path: str | os.PathLike[str], *, mode: str = "w") -> AbstractContextManager[IO[Any]]:
         """Opens a file that replaces `path` when the block ends well; a relative path lies in the run folder."""
-        target = self.run_dir / path
+        return atomic.atomic_file(self.place(path), mode=mode)
+
+    def place(self, path: str | os.PathLike[str]) -> Path:
+        """Where a file of the run is to lie, in a folder that is there.
+
+        Raises:
+            StorageError: The run's folder was removed; it is not made anew.
+        """
+        run_dir = self.run_dir
+        if not run_dir.is_dir():
+            raise folder_is_gone(run_dir)
+        target = run_dir / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        return atomic.atomic_file(target, mode=mode)
+        return target
 
     def write_text(self, path: str | os.PathLike[str], text: str) -> Path:
         """Writes a file of the run that is old or new, never torn; returns its path."""
@@ -111,8 +122,7 @@ class DirectoryManager(BaseProcessManager):
 
     def write_json(self, path: str | os.PathLike[str], value: Any) -> Path:
         """As `write_text`, for plain data."""
-        target = self.run_dir / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = self.place(path)
         with disk.explain_full_disk(target.parent, target.name):
             atomic.write_json(target, value)
         return target

@@ -98,7 +98,6 @@ class MetricsManager(BaseProcessManager):
 
     def _open(self) -> int:
         if self._history is None:
-            self.history_path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
             self._history = os.open(self.history_path, flags, 0o644)
         return self._history

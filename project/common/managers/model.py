@@ -80,6 +80,10 @@ class ModelManager(BaseProcessManager):
             )
         with refused_by("task.model"):
             module: nn.Module = make(**_accepted(make, self._sizes(n_labels)))
+        if not hasattr(module, "state_dict"):
+            raise ConfigError(
+                f"task.model: {self._model['_target_']} returned {module!r:.100}; it must return a torch.nn.Module"
+            )
         if self._init_from is not None:
             self.load_weights(module, self._init_from)
         if self._gradient_checkpointing:

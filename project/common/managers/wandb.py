@@ -160,7 +160,7 @@ class WandbManager(BaseProcessManager):
         return self._directory.layout.wandb_open
 
     def _open(self) -> Any:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(exist_ok=True)  # not the run's, which may have been removed
         if self._open_marker.exists():
             log.warning("W&B run %s was not closed by an earlier attempt; it is continued", self._run_id())
         self._open_marker.touch()

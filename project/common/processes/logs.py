@@ -81,7 +81,7 @@ def set_up_files(identity: Identity) -> None:
     if identity.run_dir is None:
         return
     layout = RunLayout(Path(identity.run_dir))
-    layout.logs_dir.mkdir(parents=True, exist_ok=True)
+    layout.logs_dir.mkdir(exist_ok=True)  # not the run's folder, which may have been removed
     formatter = logging.Formatter(FORMAT.format(label=identity.label, pid=os.getpid()))
     for path in (layout.run_log, layout.process_log(identity.label, os.getpid())):
         handler = AppendHandler(path)

@@ -20,6 +20,7 @@ from multiprocessing.reduction import ForkingPickler
 from multiprocessing.synchronize import Event
 from typing import Any
 
+from project.common import process_registry
 from project.common.errors import ProcessServerError
 from project.common.processes import interrupt, mp_internals, process_entry, tree_folder, unfinished, worker_watch
 from project.common.processes.boundary import check_crossing, not_picklable
@@ -123,7 +124,7 @@ class ManagedProcess(BaseProcess):
             finally:
                 interrupt.disarm()  # within the outer block, which catches an interrupt of this very moment
         except BaseException as raised:  # noqa: BLE001 - turned into this process's outcome
-            error = worker_watch.explain(raised)
+            error = process_registry.or_lost_folder(worker_watch.explain(raised), self.handover.identity.run_dir)
         outcome = process_entry.leave(outcome_of(error))
         if self.handover.identity.role is Role.WORKER and outcome.status is Status.INTERRUPTED:
             with contextlib.suppress(OSError, ValueError, AttributeError):

@@ -66,7 +66,7 @@ def outcome_of(error: BaseException | None) -> Outcome:
         case SystemExit():
             return _of_system_exit(error)
         case KeyboardInterrupt():
-            return Outcome(status=Status.INTERRUPTED, exit_code=130, cause="SIGINT")
+            return Outcome(status=Status.INTERRUPTED, exit_code=130, cause="KeyboardInterrupt was raised")
         case _ if is_pruned(error):
             return Outcome(status=Status.PRUNED, exit_code=1, cause=str(error) or "pruned")
         case ProjectError():
@@ -81,6 +81,8 @@ def is_pruned(error: BaseException | None) -> bool:
 
 
 def _of_system_exit(error: SystemExit) -> Outcome:
+    if isinstance(error.__context__, KeyboardInterrupt):  # Lightning exits with 1 in its place
+        return outcome_of(error.__context__)
     code = error.code if isinstance(error.code, int) else int(error.code is not None)
     if code in (129, 130, 143):
         return Outcome(status=Status.INTERRUPTED, exit_code=code, cause=f"exited with {code}", exception="SystemExit")

@@ -29,6 +29,7 @@ from project.common.processes.handover import (
     THREAD_VARIABLES,
     Handover,
     handed_config,
+    own_handover,
     set_by_imports,
     set_handover,
 )
@@ -103,6 +104,8 @@ def leave(outcome: Outcome) -> Outcome:
         if outcome.exit_code == 0 and not _is_worker():  # whose threads serve its batches alone
             unfinished.wait_for_work(_finish_timeout_s())
         user_children.end_children()
+        if (handover := own_handover()) is not None and handover.start_method == "forkserver":
+            user_children.name_bound_forks()
     except BaseException as error:  # noqa: BLE001 - an interrupt during closing, raised after the rest
         if outcome.exit_code == 0:
             outcome = outcome_of(error)

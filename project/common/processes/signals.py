@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from project.common import early
 from project.common.processes import stop
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ class SignalNotes:
             )
         )
         previous = self._previous.get(number)
-        if callable(previous) and previous is not signal.default_int_handler:
+        if callable(previous) and previous not in (signal.default_int_handler, early.leave):
             previous(number, frame)
 
 

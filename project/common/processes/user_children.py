@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 from project.common.processes import stop, tracker
@@ -77,3 +78,25 @@ def end_children(*, daemons_only: bool = False) -> None:
             log.warning("%s (pid %s) did not end in time and was killed", child.name, child.pid)
             child.kill()
             child.join(1.0)
+
+
+def name_bound_forks() -> None:
+    """Says which mere forks of this process still run: where the server forked it, the kernel ends them with it."""
+    known = {child.pid for child in multiprocessing.active_children()}
+    if left := [pid for pid in _forks() if pid not in known]:
+        log.warning("the task left running, and it ends with its process: fork (pid %s)", ", ".join(map(str, left)))
+
+
+def _forks() -> list[int]:
+    """Children that run what this process runs; empty off Linux."""
+    found = []
+    for children in Path("/proc/self/task").glob("*/children"):
+        try:
+            for pid in children.read_text().split():
+                process = Path("/proc", pid)
+                is_alive = (process / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+                if is_alive and (process / "cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
+                    found.append(int(pid))
+        except (OSError, IndexError):  # it has just ended
+            continue
+    return found

@@ -4,11 +4,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import yaml
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
 
 from project.common.errors import ChildFailedError, ConfigError
+from project.common.files.atomic import atomic_file
 from project.common.files.layout import RunLayout
+from project.common.files.secrets import mask_config, mask_override
 from project.common.processes import logs, stop
 from project.common.processes.handover import SweepInfo
 from project.common.processes.outcome import Status
@@ -30,6 +33,7 @@ def launch_all(
         ChildFailedError: As many have failed as `fail_fast` and `max_failures` bear; the rest was not started.
     """
     logs.set_up_terminal()
+    mask_written_config(launcher.sweep_dir)
     limit = FailureLimit(launcher.settings)
     log.info("%d jobs, %d at once", len(job_overrides), launcher.n_jobs)
     numbers = range(initial_job_idx, initial_job_idx + len(job_overrides))
@@ -58,6 +62,18 @@ def launch_all(
     if limit.is_reached and waiting:
         raise ChildFailedError(f"{limit.text}; {len(waiting)} of {len(job_overrides)} jobs were not started")
     return [_returned(ended[number]) for number in numbers]
+
+
+def mask_written_config(sweep_dir: Path) -> None:
+    """Hydra's sweeper has just written the configuration there, and everything that was typed, as it was."""
+    written = sweep_dir / "multirun.yaml"
+    if written.is_file():
+        config = mask_config(yaml.safe_load(written.read_text(encoding="utf-8")))
+        settings = config["hydra"]
+        settings["overrides"] = {name: list(map(mask_override, given)) for name, given in settings["overrides"].items()}
+        settings["job"]["override_dirname"] = None  # the same once more, in one text
+        with atomic_file(written) as file:
+            yaml.safe_dump(config, file, sort_keys=False, allow_unicode=True)
 
 
 def _job(launcher: JobLauncher, overrides: Sequence[str], number: int) -> Job:

@@ -2,13 +2,14 @@
 
 import logging
 import re
+import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from project.common.errors import ConfigError, NotInitializedError
+from project.common.errors import ConfigError, NotInitializedError, StorageError
 from project.common.files import disk
 from project.common.files.disk import DiskSpaceError
 from project.common.processes import handover
@@ -198,3 +199,16 @@ def test_health_names_the_folder(tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def _all_levels(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
+
+
+def test_a_run_folder_that_was_removed_is_not_made_anew(tmp_path: Path) -> None:
+    """What eval.py wrote lay in a folder without anything else, and nobody was told."""
+    directory = manager(tmp_path)
+    folder = directory.run_dir
+    shutil.rmtree(folder)
+
+    for write in (directory.write_text, directory.write_json):
+        with pytest.raises(StorageError, match="the run's folder was removed or replaced while it ran"):
+            write("a.txt", "")
+
+    assert not folder.exists()

@@ -146,3 +146,16 @@ def test_a_missing_init_from_is_seen_by_the_check(tmp_path: Path) -> None:
 
     assert not health.ok
     assert "managers.model.init_from: nowhere.ckpt does not exist" in health.reason
+
+
+def test_a_function_that_returns_no_module_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROJECT_ALLOW", f"{__name__}.*")
+
+    with pytest.raises(
+        ConfigError, match=r"^task\.model: .*\.forget returned None; it must return a torch\.nn\.Module"
+    ):
+        manager(tmp_path, model={"_target_": f"{__name__}.forget"}).build()
+
+
+def forget() -> None:
+    """As a function does whose last line lacks its `return`."""

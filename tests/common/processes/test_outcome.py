@@ -1,6 +1,7 @@
 """Each way to end has one status, one exit code and one line for people."""
 
 import signal
+import sys
 
 import pytest
 
@@ -19,7 +20,7 @@ STOPPED = StopRequested(StopRequest(reason="SIGHUP", exit_code=129, deadline=0.0
         (DataError("task.data.files: none"), Status.REFUSED, 2, "task.data.files: none"),
         (ConfigError("a: b", "c: d"), Status.REFUSED, 2, "a: b\nc: d"),
         (STOPPED, Status.INTERRUPTED, 129, "SIGHUP"),
-        (KeyboardInterrupt(), Status.INTERRUPTED, 130, "SIGINT"),
+        (KeyboardInterrupt(), Status.INTERRUPTED, 130, "KeyboardInterrupt was raised"),
         (SystemExit(143), Status.INTERRUPTED, 143, "exited with 143"),
         (SystemExit(0), Status.CRASHED, 1, "sys.exit(0) was called before the work was done"),
         (SystemExit(None), Status.CRASHED, 1, "sys.exit(None) was called before the work was done"),
@@ -58,6 +59,18 @@ def test_keeps_the_traceback_with_its_cause() -> None:
 )
 def test_describes_exit_codes(code: int | None, words: str) -> None:
     assert describe_exit(code) == words
+
+
+def test_an_interrupt_that_lightning_turned_into_an_exit_is_told_as_what_it_was() -> None:
+    try:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            sys.exit(1)
+    except SystemExit as error:
+        outcome = outcome_of(error)
+
+    assert (outcome.exit_code, outcome.cause) == (130, "KeyboardInterrupt was raised")
 
 
 class MuteError(Exception):

@@ -44,6 +44,17 @@ def test_whatever_a_trial_started_ends_with_it(
     assert "the task left running, and it was ended: " in caplog.text
 
 
+def test_a_mere_fork_that_ends_with_its_process_is_named(tmp_path: Path, served: int) -> None:
+    run_trial("forkserver", tmp_path, "return")
+
+    pid = (tmp_path / "fork.pid").read_text()
+    assert f"the task left running, and it ends with its process: fork (pid {pid})" in _logs(tmp_path)
+
+
+def _logs(folder: Path) -> str:
+    return "".join(path.read_text() for path in folder.rglob("*.log"))
+
+
 def test_strangers_and_other_trials_live_on(start_method: str, tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "other"]
     for folder in folders:
