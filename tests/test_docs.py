@@ -21,6 +21,7 @@ MADE = (
     "runs/",
     "sweeps/",
     "logs/",
+    ".locks/",
     "checkpoints/",
     "processes/",
     "conf/managers/<name>/",

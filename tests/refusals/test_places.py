@@ -106,6 +106,21 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.case("91")
+def test_a_run_that_saves_more_than_the_disk_holds_keeps_two_checkpoints_and_completes(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    config = tiny_config(tmp_path, *QUICK, f"paths.runs_dir={small_disk}/runs", "callbacks.checkpoint.every_n_steps=1")
+
+    outcome, result = run(config)
+
+    assert outcome.exit_code == 0, outcome.cause
+    assert result is not None
+    kept = sorted((small_disk / "runs").rglob("*.ckpt"))
+    assert [path.name for path in kept] == ["best.ckpt", "last.ckpt"]
+    assert result["step"] * kept[0].stat().st_size > 2**20, "all of them would not have had room"
+
+
 def test_a_disk_that_fills_up_while_saving_is_named(tmp_path: Path, small_disk: Path) -> None:
     config = tiny_config(
         tmp_path, *QUICK, f"paths.runs_dir={small_disk}/runs", "task.model.width=128", "task.model.n_layers=2"

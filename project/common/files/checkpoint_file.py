@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 from project.common.errors import CheckpointError, StorageError
 from project.common.files.atomic import atomic_file
 from project.common.files.disk import NO_SPACE
+from project.common.files.loadable import as_loadable
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,11 @@ class _HashingWriter:
 
 
 def save_checkpoint_file(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Replaces `path`, whole or not at all; `state` holds tensors and plain containers only.
+    """Replaces `path`, whole or not at all.
+
+    Args:
+        path: The file.
+        state: Tensors and plain containers; paths, enumerations and NumPy's numbers become plain, too.
 
     Raises:
         StorageError: It could not be written (a full disk, for instance). The old file is untouched.
@@ -66,7 +71,7 @@ def _write(file: IO[bytes], state: Mapping[str, Any]) -> None:
 
     writer = _HashingWriter(file)
     try:
-        torch.save(dict(state), cast(IO[bytes], writer))
+        torch.save(as_loadable(dict(state)), cast(IO[bytes], writer))
     except Exception:
         if writer.error is not None:
             raise writer.error from None

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 REMIND_S = 60.0
+LOCKS = ".locks"
 # Another machine on a shared disk may have its own lock: its half-made things are left alone for this long.
 FOREIGN_STALE_S = 24 * 3600.0
 
@@ -69,10 +70,13 @@ def marker_of(path: Path) -> Path:
 
 @contextmanager
 def locked(path: Path, *, timeout_s: float) -> Iterator[None]:
-    """Holds the lock of `path`, beside it. While waiting it says for whom, and obeys requests to stop."""
+    """Holds the lock of `path`, in a folder beside it. While waiting it says for whom, and obeys requests to stop."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path.with_name(f"{path.name}.lock"))
+    # It stays: were it removed while a second process waits for it, a third one would get in beside that one.
+    lock_path = path.parent / LOCKS / f"{path.name}.lock"
+    lock_path.parent.mkdir(exist_ok=True)
+    lock = FileLock(lock_path)
     started = time.monotonic()
     reminders = 0
     while True:

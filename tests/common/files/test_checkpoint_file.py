@@ -5,8 +5,11 @@ import random
 import signal
 import subprocess
 import time
+from collections import OrderedDict
+from enum import StrEnum
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -86,6 +89,26 @@ def test_objects_are_refused_with_what_makes_of_them_a_checkpoint_that_loads(tmp
     places = {"PATH": tmp_path / "old.ckpt", "NEW_PATH": tmp_path / "new.ckpt"}
     exec(remedy, {"torch": torch, **places})
     assert load_checkpoint_file(tmp_path / "new.ckpt") == {"state_dict": {}}
+
+
+class Phase(StrEnum):
+    """Text and yet no plain value."""
+
+    WARM = "warm"
+
+
+@pytest.mark.case("90")
+def test_paths_enumerations_and_numbers_of_numpy_are_saved_so_that_they_load(tmp_path: Path) -> None:
+    """A callback that keeps one of them in its state made every checkpoint one that no run could go on from."""
+    weights = OrderedDict(weight=torch.ones(2))
+    weights._metadata = {"": {"version": 2}}  # type: ignore[attr-defined]
+    kept = {"path": Path("/x"), "phase": Phase.WARM, "score": np.float64(0.5), "n": [np.int64(3), (np.bool_(True),)]}
+
+    save_checkpoint_file(tmp_path / "a.ckpt", {"state_dict": weights, "callbacks": {"mine": kept, np.int64(1): 2}})
+    loaded = load_checkpoint_file(tmp_path / "a.ckpt")
+
+    assert loaded["callbacks"] == {"mine": {"path": "/x", "phase": "warm", "score": 0.5, "n": [3, (True,)]}, 1: 2}
+    assert loaded["state_dict"]._metadata == {"": {"version": 2}}
 
 
 @pytest.mark.case("26")
