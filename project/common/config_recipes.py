@@ -7,8 +7,8 @@ from project.common.config_shape import section
 
 _NEEDED = ("task.optimizer", "managers.model.model")
 _OPTIONAL = (
-    *("task.run", "task.baselines", "task.scheduler"),
-    *("managers.tokenizer.train", "managers.data.source", "managers.data.split"),
+    *("task.run", "task.baselines", "task.at_end", "task.scheduler"),
+    *("managers.tokenizer.train", "managers.data.source", "managers.data.split", "managers.data.transform"),
 )
 _EACH_BELOW = ("managers.metrics.metrics",)
 _ROLES_THAT_ASK = {"directory": ("trial", "rank"), "cuda": ("trial", "rank"), "metrics": ("rank",), "wandb": ("rank",)}

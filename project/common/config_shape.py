@@ -17,7 +17,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "processes": (
         *("start_method", "inline", "deadline_s", "stall_timeout_s", "max_restarts", "restart_wait_s", "threads"),
     ),
-    "task": ("run", "test", "baselines", "optimizer", "scheduler", "warmup_fraction", "label_smoothing"),
+    "task": ("run", "test", "baselines", "at_end", "optimizer", "scheduler", "warmup_fraction", "label_smoothing"),
     "loader": (
         *("num_workers", "num_workers_eval", "persistent_workers", "prefetch_factor", "timeout_s", "pin_memory"),
     ),

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ def baseline_metrics(node: Mapping[str, Any] | None, *, step: int) -> dict[str, 
     """Metrics `<baseline>/<split>/<metric>`, from the cache when these rows were measured before; none without `node`.
 
     Args:
-        node: A function that takes `splits`, lists of rows with `text` and `label`, and `report`.
+        node: A function that takes `splits`, lists of rows, and `report`. A row has `label` and `text` or `features`;
+            without labels it has `input_ids`.
         step: The training's last step, for the signs of life meanwhile.
     """
     data = get_data_manager()
-    if node is None or not data.labels:
+    if node is None:
         return {}
     key = hashlib.sha256(json.dumps([data.fingerprint, node], sort_keys=True).encode()).hexdigest()[:16]
 
@@ -41,12 +42,19 @@ def baseline_metrics(node: Mapping[str, Any] | None, *, step: int) -> dict[str, 
     return found
 
 
-def _splits() -> dict[str, list[dict[str, str]]]:
+def _splits() -> dict[str, list[dict[str, Any]]]:
+    data = get_data_manager()
+    return {split: list(_rows(split)) for split in data.splits}
+
+
+def _rows(split: str) -> Iterator[dict[str, Any]]:
     data = get_data_manager()
     names = data.labels
-    splits = {}
-    for split in data.splits:
-        labels = data.rows(split).column("label")
-        pairs = zip(data.texts(split), labels, strict=True)
-        splits[split] = [{"text": text, "label": names[label]} for text, label in pairs]
-    return splits
+    if not names:
+        stored = data.rows(split)
+        yield from ({"input_ids": stored[number]["input_ids"]} for number in range(len(stored)))
+        return
+    dataset = data.dataset(split)
+    name = "text" if "text" in dataset.column_names else "features"
+    labels = data.rows(split).column("label")
+    yield from ({name: value, "label": names[label]} for value, label in zip(dataset[name], labels, strict=True))

@@ -58,6 +58,8 @@ def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) ->
     """The LightningModule of a configuration, its weights drawn from the seed alone: equal on all ranks."""
     labels = get_data_manager().labels
     n_labels = len(labels) or None
+    if n_labels is None and config["task"]["label_smoothing"]:
+        raise ConfigError("task.label_smoothing: spreads a target over classes, and these rows have none; set it to 0")
     seed_process(config["seed"])
     model = get_model_manager().build(n_labels=n_labels)
     counts = get_model_manager().parameter_counts(model)

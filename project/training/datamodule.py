@@ -116,7 +116,7 @@ class DataModule(LightningDataModule):
         n_rows = batches.batch_size
         if batches.token_budget is not None:
             n_rows = max(1, batches.token_budget // max(1, lengths.max()))
-        rows = data.rows(split, seed=self._seed)
+        rows = data.changed_rows(split, seed=self._seed)
         batch = batches.collate([rows[0, int(index)] for index in lengths.argsort()[-n_rows:]])
         return sum(part.nbytes for part in batch.values() if isinstance(part, Tensor)) / 2**20
 
@@ -147,7 +147,8 @@ class DataModule(LightningDataModule):
         return DataLoader(self.stream, batch_size=None, **options)
 
     def _make(self, split: str, sampler: Any, *, n_workers: int) -> DataLoader:
-        rows = cast(Any, get_data_manager().rows(split, seed=self._seed))  # map-style by its methods, not by its class
+        # Map-style by its methods, not by its class.
+        rows = cast(Any, get_data_manager().changed_rows(split, seed=self._seed))
         return DataLoader(rows, batch_sampler=sampler, **self._options(split, n_workers=n_workers))
 
     def _options(self, split: str, *, n_workers: int) -> dict[str, Any]:

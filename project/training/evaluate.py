@@ -3,12 +3,11 @@
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from project.common.config_check import check_heavy, check_light
 from project.common.config_origin import references
 from project.common.errors import CheckpointError, ConfigError, DataError
-from project.common.files.atomic import atomic_file
 from project.common.files.checkpoint_file import load_checkpoint_file
 from project.common.managers import (
     cleanup_managers,
@@ -22,10 +21,8 @@ from project.common.processes.identity import Identity, Role, current_identity, 
 from project.training.build import make_module, make_trainer, quiet_libraries
 from project.training.callback import ProcessCallback
 from project.training.datamodule import DataModule
+from project.training.predictions import write_predictions
 from project.training.report import table_rows
-
-if TYPE_CHECKING:
-    from project.training.module import Module
 
 log = logging.getLogger(__name__)
 
@@ -104,31 +101,6 @@ def _evaluate(state: dict[str, Any], config: dict[str, Any], *, split: str) -> d
 
 def _short(labels: list[str]) -> str:
     return f"{', '.join(labels[:5])}{', …' if len(labels) > 5 else ''} ({len(labels)})"
-
-
-def write_predictions(path: Path, module: "Module", *, split: str, labels: list[str]) -> None:
-    """Writes a row per row of the split: row, text, label, prediction, probabilities (in the order of the labels)."""
-    import pyarrow as pa
-    import torch
-    from pyarrow import parquet
-
-    assert module.predictions is not None
-    columns = {name: torch.cat([part[name] for part in module.predictions]) for name in module.predictions[0]}
-    order = columns["row"].argsort()
-    rows = columns["row"][order].tolist()
-    texts = get_data_manager().texts(split)
-    probabilities = columns["probabilities"][order]
-    table = pa.table(
-        {
-            "row": rows,
-            "text": [texts[row] for row in rows],
-            "label": [labels[index] for index in columns["label"][order]],
-            "prediction": [labels[index] for index in probabilities.argmax(dim=-1)],
-            "probabilities": pa.array(probabilities.tolist(), type=pa.list_(pa.float32())),
-        }
-    ).replace_schema_metadata({"split": split, "labels": "\n".join(labels)})
-    with atomic_file(path, mode="wb") as file:
-        parquet.write_table(table, file)
 
 
 def apply_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from project.common.managers.metrics import unknown_metric
 from project.common.whitelist import instantiate
 from project.training import plateau
 from project.training.checkpoint import ends_epoch
+from project.training.predictions import predicted
 from project.training.split_metrics import SplitMetrics
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ class Module(LightningModule):
     def test_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         outputs = self._step(batch, self.test_metrics)
         if self.predictions is not None:
-            probabilities = outputs.logits.float().softmax(dim=-1)
-            kept = {"row": batch["row"], "label": batch["labels"], "probabilities": probabilities}
+            kept = predicted(batch, outputs.logits)
             self.predictions.append({name: value.cpu() for name, value in kept.items()})
 
     def _step(self, batch: Mapping[str, Tensor], metrics: SplitMetrics) -> Any:

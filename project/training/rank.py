@@ -26,6 +26,7 @@ from project.common.processes.identity import Identity, current_identity
 from project.common.processes.stop import StopRequested, raise_if_stop_requested
 from project.common.whitelist import instantiate
 from project.training import stream
+from project.training.at_end import run_at_end
 from project.training.baselines import baseline_metrics
 from project.training.build import (
     instantiate_all,
@@ -195,6 +196,9 @@ class Training:
         if self._config["task"]["test"] and get_data_manager().n_rows("test"):
             metrics |= self._test(kept)
         get_metrics_manager().write_final(metrics)
+        if self._identity.rank == 0 and not self.trainer.fast_dev_run:
+            self._take(kept)
+            run_at_end(self._config["task"]["at_end"], model=self.module.model)
         return _record(
             metrics,
             name=type(self.module.model).__name__,
@@ -238,10 +242,13 @@ class Training:
         return {name: value for name, value in values.items() if name not in STEP_METRICS}
 
     def _test(self, kept: Path | None) -> dict[str, float]:
-        if kept is not None:
-            self.module.load_state_dict(get_model_manager().load(kept)["state_dict"])
+        self._take(kept)
         self.trainer.test(self.module, datamodule=self.datamodule, verbose=False)
         return self.module.latest.get("test", {})  # none with trainer.limit_test_batches=0
+
+    def _take(self, kept: Path | None) -> None:
+        if kept is not None:
+            self.module.load_state_dict(get_model_manager().load(kept)["state_dict"])
 
     def _stop_reason(self) -> str:
         stoppers = [c for c in self.trainer.callbacks if isinstance(c, EarlyStopping) and c.stopped_epoch]

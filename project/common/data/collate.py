@@ -29,7 +29,8 @@ class Collate:
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> "dict[str, Tensor]":
         """Returns `input_ids` and `attention_mask` [b t], `labels` [b], `row` [b], all int64, and what else rows hold.
 
-        Rows without `label` are for language modelling: `labels` [b t] are the tokens, -100 where there is padding.
+        Rows without `label` are for language modelling: `labels` [b t] are theirs, or else the tokens, -100 where there
+        is padding.
         """
         import torch
 
@@ -38,10 +39,14 @@ class Collate:
             batch |= self._pad([row["input_ids"] for row in rows])
         if "label" in rows[0]:
             batch["labels"] = torch.tensor([row["label"] for row in rows], dtype=torch.int64)
+        elif "labels" in rows[0]:
+            batch["labels"] = torch.full_like(batch["input_ids"], IGNORED_LABEL)
+            for index, row in enumerate(rows):
+                batch["labels"][index, batch["attention_mask"][index] == 1] = torch.from_numpy(row["labels"])
         elif "input_ids" in batch:
             batch["labels"] = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, IGNORED_LABEL)
         for name in rows[0]:
-            if name not in {"input_ids", "label", "length"}:
+            if name not in {"input_ids", "label", "labels", "length"}:
                 batch[name] = torch.from_numpy(np.stack([np.asarray(row[name]) for row in rows]))
         return batch
 

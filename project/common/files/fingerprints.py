@@ -87,11 +87,11 @@ def _version(package: str) -> str:
 
 @cache
 def installed_versions() -> str:
-    """Returns one digest of all installed packages and their versions, by the names of their metadata folders.
+    """Returns one digest of Python's version and of all installed packages', by the names of their metadata folders.
 
     Every process asks: reading the metadata of some hundred packages would take longer than building all managers.
     """
-    return fingerprint(sorted({name for folder in sys.path for name in _metadata_names(folder)}))
+    return fingerprint(sys.version, sorted({name for folder in sys.path for name in _metadata_names(folder)}))
 
 
 def _metadata_names(folder: str) -> list[str]:

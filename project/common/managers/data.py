@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from project.common.data import data_files, data_prepare, data_schema, data_sources, rows
 from project.common.data.data_schema import Columns, Row
 from project.common.data.rows import ArrowRows, Transform
-from project.common.errors import ConfigError, DataError
+from project.common.errors import ConfigError, DataError, refused_by
 from project.common.files import fingerprints
 from project.common.managers.base import BaseProcessManager, Health
 from project.common.processes import stop
@@ -46,6 +46,9 @@ class DataManager(BaseProcessManager):
         stream: Node of a function or class that gives training rows (dicts), the same ones in every process that asks;
             it is told the `epoch` if it has such a parameter. The split `train` is then what the tokenizer and the
             labels come from. None trains on the split.
+        transform: Node of a function `(row, generator)` that changes a row whenever it is read; what it draws follows
+            from seed, epoch and row. `vocab_size`, `mask_token_id` and `special_token_ids` are passed where it has such
+            a parameter. None changes nothing.
     """
 
     name: ClassVar[str] = "data"
@@ -65,6 +68,7 @@ class DataManager(BaseProcessManager):
         pack: bool = False,
         on_empty: str = "error",
         stream: Mapping[str, Any] | None = None,
+        transform: Mapping[str, Any] | None = None,
     ) -> None:
         self._directory = directory
         self._tokenizer = tokenizer
@@ -77,6 +81,7 @@ class DataManager(BaseProcessManager):
         self._pack = pack
         self._on_empty = on_empty
         self._stream = stream
+        self._transform = transform
         self._check_settings()
         self._lock = threading.RLock()
         self._folder: Path | None = None
@@ -84,23 +89,31 @@ class DataManager(BaseProcessManager):
         self._meta: dict[str, Any] = {}
 
     def _check_settings(self) -> None:
-        problems = []
-        if self._source is None and not self._files:
-            problems.append(
-                "task.data.files: neither files nor a source is given; name your files or a source._target_"
-            )
-        if self._on_empty not in ON_EMPTY:
-            problems.append(f"managers.data.on_empty: {self._on_empty!r} is unknown; use {' or '.join(ON_EMPTY)}")
-        if self._columns.text is None and self._columns.features is None:
-            problems.append("task.data.columns: neither text nor features is named; a row would hold nothing")
-        if self._columns.text is not None and self._tokenizer is None:
-            problems.append("task.data.columns.text: there is no tokenizer; configure managers.tokenizer, or set null")
-        if self._max_length is not None and self._max_length < 1:
-            problems.append(f"task.data.max_length: {self._max_length} tokens; use 1 or more, or null to cut nothing")
-        if self._pack and (self._max_length is None or self._columns.label is not None):
-            problems.append(
-                "task.data.pack: blocks need a max_length and have no label; set task.data.columns.label=null"
-            )
+        columns, has_blocks = self._columns, self._max_length is not None and self._columns.label is None
+        checks = {
+            "task.data.files: neither files nor a source is given; name your files or a source._target_": (
+                self._source is None and not self._files
+            ),
+            f"managers.data.on_empty: {self._on_empty!r} is unknown; use {' or '.join(ON_EMPTY)}": (
+                self._on_empty not in ON_EMPTY
+            ),
+            "task.data.columns: neither text nor features is named; a row would hold nothing": (
+                columns.text is None and columns.features is None
+            ),
+            "task.data.columns.text: there is no tokenizer; configure managers.tokenizer, or set null": (
+                columns.text is not None and self._tokenizer is None
+            ),
+            f"task.data.max_length: {self._max_length} tokens; use 1 or more, or null to cut nothing": (
+                self._max_length is not None and self._max_length < 1
+            ),
+            "task.data.pack: blocks need a max_length and have no label; set task.data.columns.label=null": (
+                self._pack and not has_blocks
+            ),
+            "task.data.transform: changes rows of files, not of a stream; set it or task.data.stream to null": (
+                self._transform is not None and self._stream is not None
+            ),
+        }
+        problems = [problem for problem, is_there in checks.items() if is_there]
         if problems:
             raise ConfigError(*problems)
 
@@ -186,6 +199,19 @@ class DataManager(BaseProcessManager):
     def rows(self, split: str, *, transform: Transform | None = None, seed: int = 0) -> ArrowRows:
         """Returns the split as what DataLoader workers get: pickled it is a path. See `ArrowRows`."""
         return ArrowRows(self.path(split), transform=transform, seed=seed)
+
+    def changed_rows(self, split: str, *, seed: int) -> ArrowRows:
+        """Returns the split as it is trained on: its rows are changed as the task's `transform` says."""
+        return self.rows(split, transform=self._make_transform(), seed=seed)
+
+    def _make_transform(self) -> Transform | None:
+        if self._transform is None:
+            return None
+        with refused_by("task.data.transform"):
+            make = instantiate({**self._transform, "_partial_": True})
+        given = {} if self._tokenizer is None else self._tokenizer.sizes()
+        wanted = inspect.signature(make.func).parameters.keys() - make.keywords.keys()
+        return partial(make, **{name: value for name, value in given.items() if name in wanted})
 
     @property
     def is_streamed(self) -> bool:

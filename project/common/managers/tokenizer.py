@@ -210,6 +210,15 @@ class TokenizerManager(BaseProcessManager):
         """Number of tokens, added ones included."""
         return len(self._get())
 
+    def sizes(self) -> dict[str, Any]:
+        """Returns what a function that changes rows may want to know, under the names of its parameters."""
+        tokenizer = self._get()
+        return {
+            "vocab_size": self.vocab_size,
+            "mask_token_id": tokenizer.mask_token_id,
+            "special_token_ids": sorted(tokenizer.all_special_ids),
+        }
+
     @property
     def fingerprint(self) -> str:
         """Of what the tokenizer does, wherever it came from."""
