@@ -1,6 +1,7 @@
 """The parts of a training, each built from the configuration and this process's managers."""
 
 import logging
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,9 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from project.common.errors import ConfigError, refused_by
+from project.common.devices.shared_memory import full_text, is_full
+from project.common.errors import ConfigError, StorageError, refused_by
+from project.common.files.disk import NO_SPACE
 from project.common.files.secrets import mask_config
 from project.common.managers import (
     get_amp_manager,
@@ -111,11 +114,31 @@ def refuse_late_validation(trainer: Mapping[str, Any], *, n_batches: int) -> Non
 
 @contextmanager
 def lightning_refuses() -> Iterator[None]:
-    """Lets what Lightning finds in the trainer's settings only when it has the loaders be a refusal."""
+    """Lets what Lightning finds in the trainer's settings only when it has the loaders be a refusal.
+
+    What fails while Lightning tidies up after an error gives way to that error, and shared memory without room for a
+    loader's locks is named.
+    """
     try:
         yield
     except MisconfigurationException as error:
         raise ConfigError(f"trainer: Lightning refuses it: {' '.join(str(error).split())}") from error
+    except BaseException as error:
+        first = before_teardown(error)
+        if isinstance(first, OSError) and first.errno in NO_SPACE and first.filename is None and is_full():
+            raise StorageError(f"loader: no room for the locks of its workers: {full_text()}") from first
+        if first is not error:
+            raise first  # noqa: B904 - it came first
+        raise
+
+
+def before_teardown(error: BaseException) -> BaseException:
+    """The error that Lightning was tidying up after when `error` came; `error` itself if it was not."""
+    while error.__context__ is not None and any(
+        frame.f_code.co_name == "_teardown" for frame, _ in traceback.walk_tb(error.__traceback__)
+    ):
+        error = error.__context__
+    return error
 
 
 def make_trainer(

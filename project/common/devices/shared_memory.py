@@ -20,6 +20,7 @@ FEW_FILES = 4096
 # Most of it is left to others: the rendezvous, other jobs of this machine, tensors in ranks.
 USABLE_SHARE = 0.8
 NEARLY_FULL = 0.9
+ONE_LOCK_MB = 8 / 1024  # two pages
 SMALLER = (
     "use fewer loader.num_workers, a smaller loader.prefetch_factor or loader.batch_size, or give the container more "
     "(docker run --shm-size=8g)"
@@ -109,6 +110,12 @@ def shm_mb(folder: Path = SHM) -> tuple[float, float] | None:
     except OSError:
         return None
     return usage.free / 2**20, usage.total / 2**20
+
+
+def is_full() -> bool:
+    """Whether there is no room for one more small file, as a lock is one."""
+    space = shm_mb()
+    return space is not None and space[0] < ONE_LOCK_MB
 
 
 def full_text() -> str | None:
