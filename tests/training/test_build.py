@@ -21,7 +21,7 @@ def _teardown() -> None:
 def fail(first: BaseException) -> None:
     try:
         raise first
-    except (Exception, StopRequested):
+    except (ValueError, OSError, StopRequested):
         _teardown()
 
 
