@@ -40,3 +40,18 @@ def test_one_sigint_ends_a_tree_in_which_a_process_is_stopped(tmp_path: Path, me
     assert took < LIMIT_S + BUSY_S, tree.text
     assert method == "spawn" or f"{label} (pid {stopped})" in tree.text  # a spawned worker goes with its rank, unsaid
     assert not any(record.key.is_alive() for record in read_run(run_dir))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel's word for a stopped process is in /proc")
+def test_a_stopped_server_that_nobody_lets_go_on_ends_the_run_and_is_named(tmp_path: Path) -> None:
+    command = runs.trivial(tmp_path, "task.run.steps=100000", "processes.stall_timeout_s=2")
+    with runs.started(command, tmp_path) as tree:
+        runs.wait_for_step(tree, tmp_path)
+        (server,) = tree.titled("project: server")
+        server.suspend()
+        code = tree.wait(30)
+        tree.assert_nothing_left(1)
+
+    assert code == 1, tree.text
+    assert f"crashed: server (pid {server.pid}) was stopped (SIGSTOP) for " in tree.text.splitlines()[-1]

@@ -55,17 +55,20 @@ class ProcessRecord:
 
     @property
     def state(self) -> str:
-        """Present state: `ended` after an outcome, `killed` when it is gone without one."""
+        """Present state: `ended` after an outcome, `killed` when it is gone without one, `stopped` by SIGSTOP."""
         if self.outcome is not None:
             return "ended"
         if self.key.is_local() and not self.key.is_alive():
             return "killed"
+        if self.key.is_local() and linux.is_stopped(self.key.pid):
+            return "stopped"
         return self.history[-1][0] if self.history else "starting"
 
     @property
     def last_sign(self) -> float:
         """When it last said anything, in seconds since the epoch."""
-        return max(self.history[-1][1] if self.history else self.started, (self.heartbeat or {}).get("time", 0.0))
+        said = [self.started, *(when for _, when in self.history[-1:])]
+        return max(*said, *(note["time"] for note in (self.heartbeat, self.outcome) if note is not None))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as it stands in the file."""

@@ -150,8 +150,10 @@ class Training:
         self._config = config
         self._identity = identity
         raise_if_stop_requested()
+        set_state("preparing data")
         get_data_manager().prepare()
         raise_if_stop_requested()
+        set_state("building the model")
         if get_data_manager().is_streamed:
             stream.check_settings(config)
         self.datamodule = DataModule(loader=config["loader"], seed=config["seed"])

@@ -276,6 +276,28 @@ def hold_semaphores(started: str) -> None:
     del kept
 
 
+def step_then_wait(folder: str, hangs: bool) -> None:
+    """One step, after which one of two ranks hangs and the other waits for it in a collective operation."""
+    import torch.distributed as dist
+
+    identity = current_identity()
+    assert identity is not None
+    assert identity.rank is not None
+    store = dist.FileStore(f"{folder}/store", 2)
+    dist.init_process_group("gloo", store=store, rank=identity.rank, world_size=2)
+    process_registry.set_state("training")
+    if hangs:
+        time.sleep(0.5)
+    process_registry.heartbeat(1)
+    time.sleep(600) if hangs else dist.barrier()
+
+
+def stop_own(state: str) -> None:
+    """Halts this process by SIGSTOP, in a state."""
+    process_registry.set_state(state)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def step_then_hang(n_steps: int, step_s: float = 1.1) -> None:
     """Makes `n_steps` steps and hangs; a negative number makes as many and returns, 0 prepares and returns."""
     if n_steps == 0:

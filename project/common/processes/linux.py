@@ -72,6 +72,14 @@ def is_ending(pid: int) -> bool:
     return bool(flags & _PF_EXITING)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether `pid` was halted by a signal and waits for SIGCONT. A debugger's stops do not count. False off Linux."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
+
 def _psutil_start_time(pid: int) -> str | None:
     import psutil
 

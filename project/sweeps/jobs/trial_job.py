@@ -10,6 +10,7 @@ from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 from hydra.types import TaskFunction
 from omegaconf import DictConfig
 
+from project.common import process_registry
 from project.common.errors import ProjectError
 from project.common.processes import logs, parent_link
 from project.common.processes.identity import current_identity
@@ -58,6 +59,7 @@ def _with_our_logs(task_function: TaskFunction) -> TaskFunction:
         if identity is not None:
             logs.tear_down()
             logs.set_up_files(identity)
+        process_registry.set_state("running the task")
         return task_function(config)
 
     return task

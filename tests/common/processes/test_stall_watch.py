@@ -1,16 +1,19 @@
 """A rank that makes no progress is named with its last step, and its stacks are kept."""
 
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from project.common.files.layout import RunLayout
+from project.common.process_registry import ProcessRecord
 from project.common.processes.child import start_child
-from project.common.processes.identity import Role
+from project.common.processes.identity import Identity, ProcessKey, Role
+from project.common.processes.outcome import Outcome, Status
 from project.common.processes.stall_watch import StallWatch
 from project.common.processes.supervision import Supervisor
-from tests.helpers.processes import handover_for, step_then_hang
+from tests.helpers.processes import handover_for, step_then_hang, step_then_wait, stop_own
 
 pytestmark = pytest.mark.usefixtures("served")
 
@@ -54,6 +57,84 @@ def test_names_the_rank_that_is_behind_also_when_steps_are_quicker_than_records(
     assert supervisor.stalled is not None
     assert supervisor.stalled.startswith("rank1 ")
     assert "last step 49;" in supervisor.stalled
+
+
+def test_of_two_at_the_same_step_the_one_that_waits_for_the_other_is_not_blamed(tmp_path: Path) -> None:
+    """It had made its step first, and so was silent for longer."""
+    children = [
+        start_child(
+            step_then_wait,
+            handover_for("forkserver", tmp_path, role=Role.RANK, rank=rank, world_size=2),
+            args=(str(tmp_path), rank == 1),
+        )
+        for rank in range(2)
+    ]
+    supervisor = Supervisor(children, stall_watch=StallWatch(str(tmp_path), limit_s=3.0))
+    supervisor.run()
+
+    assert supervisor.stalled is not None
+    assert supervisor.stalled.startswith(f"rank1 (pid {children[1].process.pid}) made no step")
+    assert "rank0" not in supervisor.stalled
+
+
+@pytest.mark.parametrize(("role", "state"), [(Role.TRIAL, "supervising"), (Role.RANK, "preparing data")])
+def test_a_process_that_is_stopped_is_named_in_any_state(
+    tmp_path: Path, start_method: str, role: Role, state: str
+) -> None:
+    place = {"rank": 0} if role is Role.RANK else {}
+    child = start_child(stop_own, handover_for(start_method, tmp_path, role=role, **place), args=(state,))
+    supervisor = Supervisor([child], stall_watch=StallWatch(str(tmp_path), limit_s=1.0))
+    supervisor.run()
+
+    assert supervisor.stalled is not None
+    assert supervisor.stalled.startswith(f"{child.name} was stopped (SIGSTOP) for ")
+    assert child.exit_code == -signal.SIGKILL
+
+
+def _record(role: Role, state: str, silent_s: float, *, ended: bool = False) -> ProcessRecord:
+    then = time.time() - silent_s
+    place = {"rank": 0} if role is Role.RANK else {}
+    outcome = Outcome(status=Status.COMPLETED, exit_code=0).as_dict() | {"time": then, "step": 1} if ended else None
+    return ProcessRecord(
+        key=ProcessKey.own(),
+        identity=Identity(role=role, **place),
+        parent_pid=1,
+        started=then,
+        history=[(state, then)],
+        outcome=outcome,
+    )
+
+
+@pytest.mark.parametrize(
+    ("role", "state", "ended", "limit_s"),
+    [
+        (Role.RANK, "training", False, 30.0),
+        (Role.RANK, "saving", False, 30.0),
+        (Role.RANK, "starting", False, 90.0),
+        (Role.RANK, "building managers", False, 90.0),
+        (Role.RANK, "a state of the user's own", False, 90.0),
+        (Role.RANK, "closing", False, 90.0),
+        (Role.RANK, "closing", True, 90.0),
+        (Role.RANK, "preparing data", False, None),
+        (Role.TRIAL, "starting", False, 90.0),
+        (Role.TRIAL, "closing", True, 90.0),
+        (Role.TRIAL, "supervising", False, None),
+        (Role.TRIAL, "running the task", False, None),
+        (Role.WORKER, "loading", False, None),
+    ],
+)
+def test_each_state_but_the_long_ones_has_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Role, state: str, ended: bool, limit_s: float | None
+) -> None:
+    watch = StallWatch(str(tmp_path), limit_s=30.0)
+    monkeypatch.setattr(StallWatch, "_keep_stacks", lambda watch, records: None)
+    silent = _record(role, state, (limit_s or 10.0**6) - 5, ended=ended)
+    too_silent = _record(role, state, (limit_s or 10.0**6) + 5, ended=ended)
+
+    assert watch._without_progress([silent]) is None
+    assert watch._without_progress([silent]) is None
+    assert watch._without_progress([too_silent]) is None  # a machine that slept: the next sign may be near
+    assert (watch._without_progress([too_silent]) is None) == (limit_s is None)
 
 
 def test_says_nothing_while_steps_are_made(tmp_path: Path) -> None:
