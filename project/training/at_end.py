@@ -21,9 +21,12 @@ def run_at_end(node: Mapping[str, Any] | None, *, model: Any) -> None:
     """
     if node is None:
         return
+    tokenizer = get_tokenizer_manager()
     try:
         said = instantiate(node, _partial_=True)(
-            model=model, tokenizer=get_tokenizer_manager().tokenizer, folder=get_directory_manager().run_dir
+            model=model,
+            tokenizer=tokenizer.tokenizer if tokenizer.is_configured else None,
+            folder=get_directory_manager().run_dir,
         )
     except ValueError as error:
         log.warning("task.at_end: %s", error)

@@ -82,7 +82,7 @@ def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) ->
         "config": mask_config(dict(config)),
         "labels": labels,
         "data": get_data_manager().fingerprint,
-        "tokenizer": tokenizer.as_bytes(),
+        "tokenizer": tokenizer.as_bytes() if tokenizer.is_configured else None,
     }
     return module
 

@@ -68,7 +68,8 @@ def _run_dir(checkpoint: Path) -> str | None:
 
 def _evaluate(state: dict[str, Any], config: dict[str, Any], *, split: str) -> dict[str, Any]:
     facts = state["run"]
-    get_tokenizer_manager().from_bytes(facts["tokenizer"])
+    if facts["tokenizer"] is not None:
+        get_tokenizer_manager().from_bytes(facts["tokenizer"])
     data = get_data_manager()
     if data.labels != facts["labels"]:
         raise DataError(

@@ -17,7 +17,9 @@ def _batch() -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": (ids != 0).long()}
 
 
-@pytest.mark.parametrize("module", ["models", "tokenizers", "baselines", "splits", "language_id", "trivial"])
+@pytest.mark.parametrize(
+    "module", ["models", "tokenizers", "baselines", "splits", "language_id", "language_model", "digits", "trivial"]
+)
 def test_importing_a_task_module_imports_nothing_heavy(module: str) -> None:
     program = f"import sys; import project.tasks.{module}; print(*sys.modules)"
 

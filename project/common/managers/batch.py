@@ -102,7 +102,7 @@ class BatchManager(BaseManager):
     @property
     def collate(self) -> Collate:
         """What makes a batch of rows; can be handed to DataLoader workers. See `Collate`."""
-        if self._tokenizer is None:
+        if self._tokenizer is None or not self._tokenizer.is_configured:
             return Collate(pad_token_id=None, pad_multiple=self.pad_multiple)
         return Collate(
             pad_token_id=self._tokenizer.pad_token_id,

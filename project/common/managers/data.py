@@ -71,7 +71,7 @@ class DataManager(BaseProcessManager):
         transform: Mapping[str, Any] | None = None,
     ) -> None:
         self._directory = directory
-        self._tokenizer = tokenizer
+        self._tokenizer = tokenizer if tokenizer is not None and tokenizer.is_configured else None
         self._source = source
         self._files = files
         self._columns = _columns(columns or {})
@@ -100,7 +100,7 @@ class DataManager(BaseProcessManager):
             "task.data.columns: neither text nor features is named; a row would hold nothing": (
                 columns.text is None and columns.features is None
             ),
-            "task.data.columns.text: there is no tokenizer; configure managers.tokenizer, or set null": (
+            "task.data.columns.text: there is no tokenizer; set task.tokenizer, or this to null": (
                 columns.text is not None and self._tokenizer is None
             ),
             f"task.data.max_length: {self._max_length} tokens; use 1 or more, or null to cut nothing": (
@@ -130,9 +130,10 @@ class DataManager(BaseProcessManager):
                 return
             source = self._fingerprint_of_source()
             read = cache(self._read)
-            if self._tokenizer is not None:
+            tokenizer = None
+            if self._tokenizer is not None and self._columns.text is not None:
                 self._tokenizer.prepare(lambda: [row["text"] for row in read()["train"]], fingerprint=source)
-            tokenizer = None if self._tokenizer is None else self._tokenizer.fingerprint
+                tokenizer = self._tokenizer.fingerprint
             self._fingerprint = fingerprints.fingerprint(source, tokenizer, self._max_length, self._pack)
             folder = self._directory.create_once(
                 f"data/{self._fingerprint}",

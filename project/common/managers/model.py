@@ -57,7 +57,7 @@ class ModelManager(BaseProcessManager):
     ) -> None:
         self._directory = directory
         self._cuda = cuda
-        self._tokenizer = tokenizer
+        self._tokenizer = tokenizer if tokenizer is not None and tokenizer.is_configured else None
         self._model = dict(model)
         self._init_from = init_from
         self._compile = compile

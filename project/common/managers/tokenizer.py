@@ -42,7 +42,8 @@ class TokenizerManager(BaseProcessManager):
     Args:
         directory: For the cache.
         pretrained: Folder, or name at the hub, and nothing is trained; None trains one.
-        train: Node of a function from texts to a fast tokenizer, called with the training split.
+        train: Node of a function from texts to a fast tokenizer, called with the training split. Without both there
+            is no tokenizer, which suits data without text.
         threads: Whether a rank tokenises datasets with all its threads; None decides by the role.
     """
 
@@ -57,10 +58,6 @@ class TokenizerManager(BaseProcessManager):
         train: Mapping[str, Any] | None = None,
         threads: bool | None = None,
     ) -> None:
-        if pretrained is None and train is None:
-            raise ConfigError(
-                "managers.tokenizer: neither pretrained nor train is given; set pretrained=FOLDER, or a train._target_"
-            )
         self._directory = directory
         self._pretrained = pretrained
         self._train = train
@@ -72,6 +69,11 @@ class TokenizerManager(BaseProcessManager):
         self._local = ThreadLocal(owner=None, tokenizer=None, buffers={})
         if not self._is_users_choice:
             _set_parallelism("false")
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether there is a tokenizer, or will be one."""
+        return self._pretrained is not None or self._train is not None
 
     def prepare(self, texts: Callable[[], Iterable[str]], *, fingerprint: str) -> None:
         """Loads the tokenizer; trains it first if no process of this machine has done so for these texts.
@@ -151,6 +153,11 @@ class TokenizerManager(BaseProcessManager):
         with self._lock:
             if self._tokenizer is None and self._pretrained is not None:
                 self._take(self._load_pretrained())
+            if not self.is_configured:
+                raise ConfigError(
+                    "managers.tokenizer: neither pretrained nor train is given; set pretrained=FOLDER, or "
+                    "task.tokenizer._target_"
+                )
             if self._tokenizer is None:
                 raise NotInitializedError(
                     f"managers.tokenizer: is not trained yet in {self.identity.label} (pid {self.pid}); "
@@ -243,6 +250,8 @@ class TokenizerManager(BaseProcessManager):
         """Whether texts can be tokenised."""
         if self._tokenizer is not None:
             return Health(ok=True, reason=f"{len(self._tokenizer)} tokens")
+        if not self.is_configured:
+            return Health(ok=True, reason="none is configured")
         if self._pretrained is not None:
             return Health(ok=True, reason=f"{self._pretrained} is loaded when needed")
         return Health(ok=False, reason="not trained yet: the data manager's prepare() does it")

@@ -87,8 +87,16 @@ def test_a_place_without_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tokenizer\.pretrained: no tokenizer at '.*empty'"):
         _ = manager.tokenizer
     manager.close()
+
+
+def test_data_without_text_needs_no_tokenizer(tmp_path: Path) -> None:
+    manager = TokenizerManager(directory=directory_manager(tmp_path))
+
+    assert not manager.is_configured
+    assert manager.check().ok
     with pytest.raises(ConfigError, match="neither pretrained nor train is given"):
-        TokenizerManager(directory=directory_manager(tmp_path))
+        manager.encode(["text"])
+    manager.close()
 
 
 def test_threads_encode_to_different_lengths_at_once(manager: TokenizerManager) -> None:
