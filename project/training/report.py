@@ -1,6 +1,8 @@
 """What a run writes about itself at its start and end, and what it prints last."""
 
 import logging
+import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from project.common.devices.inventory import nvml_devices, visible
 from project.common.files.atomic import atomic_file, write_json
 from project.common.files.layout import RunLayout
 from project.common.files.secrets import mask_config, mask_override
@@ -63,6 +66,7 @@ def write_end(layout: RunLayout, outcome: Outcome, *, result: dict[str, Any] | N
             "result": result,
             "git_commit": git_commit(),
             "versions": versions(),
+            "machine": machine(),
             "command": [mask_override(argument) for argument in sys.argv],
             "processes": processes,
         },
@@ -80,6 +84,15 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def machine() -> dict[str, Any]:
+    """What the run had to run on."""
+    return {
+        "system": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "devices": [device.name for device in visible(nvml_devices(), os.environ)],
+    }
 
 
 @cache

@@ -40,6 +40,16 @@ class RunLayout:
         return self.run_dir / "predictions.parquet"
 
     @property
+    def samples(self) -> Path:
+        """Texts that a language model wrote, an object per line: prompt, text, and what else there is to say."""
+        return self.run_dir / "samples.jsonl"
+
+    @property
+    def report(self) -> Path:
+        """What `python -m project.report` writes."""
+        return self.run_dir / "report.html"
+
+    @property
     def outcome(self) -> Path:
         """Status, cause, attempts, versions, git commit, seconds."""
         return self.run_dir / "outcome.json"

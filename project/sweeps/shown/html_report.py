@@ -1,13 +1,14 @@
 """One self-contained page on a sweep: what was found, what failed, how the parameters matter, which trial ran when."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from project.common.files.atomic import atomic_file
+from project.common.pages.html import page
+from project.common.pages.plots import plot_sections
 from project.sweeps.shown import report_page
-from project.sweeps.shown.report_figures import Plot, optuna_plots
+from project.sweeps.shown.report_figures import optuna_plots
 from project.sweeps.shown.report_timeline import timeline
 from project.sweeps.shown.stored_study import stored_study
 from project.sweeps.shown.summary import summarize
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from optuna import Study
 
 REPORT_FILE = "report.html"
-_CONFIG = {"displaylogo": False, "responsive": True}
-_HEIGHT = 420
 
 
 def write_report(sweep_dir: Path, out: Path | None = None) -> Path:
@@ -54,23 +53,10 @@ def report_html(study: "Study", sweep_dir: Path, *, storage: str, page_dir: Path
         report_page.header(summary, storage=storage, now=now),
         report_page.best_section(summary, page_dir=page_dir),
         report_page.failures_section(summary, page_dir=page_dir),
-        *_plot_sections([timeline(summary, now), *optuna_plots(study, summary)]),
+        *plot_sections([timeline(summary, now), *optuna_plots(study, summary)]),
         report_page.trials_section(summary, page_dir=page_dir),
     ]
-    return report_page.page(f"{summary.study} · sweep", sections, library=get_plotlyjs())
-
-
-def _plot_sections(plots: list[Plot]) -> Iterator[str]:
-    from plotly.io import to_html
-
-    for plot in plots:
-        drawing = ""
-        if plot.figure is not None:
-            height = plot.figure.layout.height or _HEIGHT
-            drawing = to_html(
-                plot.figure, config=_CONFIG, include_plotlyjs=False, full_html=False, default_height=f"{height}px"
-            )
-        yield report_page.section(plot.title, f'<div class="plot">{drawing}</div>', note=plot.note)
+    return page(f"{summary.study} · sweep", sections, library=get_plotlyjs())
 
 
 def _quieten() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from project.common.files.secrets import mask_text
-from project.sweeps.shown.wording import about, clock, number, numbers, one_line
+from project.common.wording import about, clock, number, numbers, one_line
 
 if TYPE_CHECKING:
     from project.sweeps.shown.live_table import BestView, SlotView, SweepView

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from project.common.wording import clock, one_line
 from project.sweeps.shown.live_lines import Line, status_line, table_lines
-from project.sweeps.shown.wording import clock, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,39 +1,17 @@
 """The plots of the report that Optuna draws."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from project.sweeps.shown.shown_study import few_trials, plot_text, shown_copy
+from project.common.pages.plots import NotDrawnError, Plot, make_plot, plot_text
+from project.sweeps.shown.shown_study import few_trials, shown_copy
 from project.sweeps.shown.summary import Summary
-from project.sweeps.shown.wording import one_line
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
     from plotly.graph_objects import Figure
-
-_ROOM = 2400  # pixels of a figure that is better squeezed than scrolled
-
-
-class NotDrawnError(Exception):
-    """Says why there is no plot."""
-
-
-@dataclass(frozen=True)
-class Plot:
-    """One plot, or why there is none.
-
-    Args:
-        title: Shown above it.
-        figure: None when it could not be made.
-        note: Shown below the title.
-    """
-
-    title: str
-    figure: "Figure | None" = None
-    note: str = ""
 
 
 def optuna_plots(study: "Study", summary: Summary) -> Iterator[Plot]:
@@ -55,18 +33,6 @@ def optuna_plots(study: "Study", summary: Summary) -> Iterator[Plot]:
         yield make_plot(title, partial(_contour, shown, target))
     if len(summary.directions) == 1:
         yield make_plot("Values on the way", partial(_intermediate_values, few), note)
-
-
-def make_plot(title: str, make: "Callable[[], Figure]", note: str = "") -> Plot:
-    """The plot that `make` draws, or the reason why it did not."""
-    try:
-        figure = make()
-    except Exception as error:  # noqa: BLE001 - one that cannot be drawn must not take the others with it
-        return Plot(title, note=one_line(str(error) or type(error).__name__))
-    figure.update_layout(template="plotly_white", title=None, margin={"t": 24, "r": 24, "b": 48, "l": 64})
-    width = figure.layout.width  # of the slices: Optuna's is by their number
-    figure.layout.width = width if width and width > _ROOM else None
-    return Plot(title, figure, note)
 
 
 def _targets(title: str, summary: Summary) -> Iterator[tuple[str, dict[str, Any]]]:

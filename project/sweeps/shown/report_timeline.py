@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from project.sweeps.shown.report_figures import NotDrawnError, Plot, make_plot
-from project.sweeps.shown.shown_study import plot_text
+from project.common.pages.plots import NotDrawnError, Plot, make_plot, plot_text
+from project.common.wording import clock, numbers
 from project.sweeps.shown.summary import ENDINGS, Summary, TrialFacts
-from project.sweeps.shown.wording import clock, numbers
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from project.common.files.atomic import atomic_file
 from project.common.files.secrets import mask_text
 from project.common.processes import logs
+from project.common.wording import numbers, one_line
 from project.sweeps.shown.summary import RERUN, HasTypes, Summary, TrialFacts, summarize
-from project.sweeps.shown.wording import numbers, one_line
 
 if TYPE_CHECKING:
     from optuna import Study

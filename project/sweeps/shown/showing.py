@@ -9,9 +9,9 @@ from optuna.trial import Trial
 from project.common import process_registry
 from project.common.processes.identity import Role
 from project.common.processes.outcome import Outcome, Status
+from project.common.wording import numbers, params_text
 from project.sweeps.jobs.job import RunningJob
 from project.sweeps.shown.live_table import BestView, LiveTable, SlotView, SweepView, seconds_left
-from project.sweeps.shown.wording import numbers, params_text
 from project.sweeps.study.counts import Counts
 from project.sweeps.trials import Trials
 

@@ -1,18 +1,16 @@
 """A study as it may be shown: a copy in memory without secrets."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-from project.common.files.secrets import is_secret_name, mask_text
-from project.sweeps.shown.wording import one_line
+from project.common.files.secrets import is_secret_name
+from project.common.pages.plots import plot_text
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
 _MOST_LINES = 300  # a browser draws each as a shape of its own
-_LONGEST_TEXT = 32
 
 
 def shown_copy(study: "Study") -> "Study":
@@ -63,12 +61,6 @@ def _texts(choices: Sequence[Any]) -> list[Any]:
         text = plot_text(choice) if isinstance(choice, str) else choice
         shown.append(text if text not in shown else f"{text} ({len(shown)})")
     return shown
-
-
-def plot_text(text: str) -> str:
-    """Text as a plot shows it: short, and no markup, of which Plotly knows a little."""
-    text = mask_text(one_line(text))
-    return escape(text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…", quote=False)
 
 
 def few_trials(study: "Study") -> "tuple[Study, str]":

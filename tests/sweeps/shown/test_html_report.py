@@ -213,7 +213,9 @@ def test_the_command_says_where_the_page_is(sweep_dir: Path, capsys: pytest.Capt
     assert capsys.readouterr().out == f"{sweep_dir / 'report.html'}\n"
 
     assert report.main([str(sweep_dir / "0")]) == 2
-    assert capsys.readouterr().err == f"{sweep_dir / '0'}: no such folder; name a sweep's, such as sweeps/<study>\n"
+    assert capsys.readouterr().err == (
+        f"{sweep_dir / '0'}: no such folder; name a run's, runs/<name>/…, or a sweep's, sweeps/<study>\n"
+    )
 
 
 def test_what_shows_a_running_sweep_imports_nothing_heavy() -> None:

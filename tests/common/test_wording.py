@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from project.sweeps.shown.wording import about, clock, number, one_line, params_text, short_names
+from project.common.wording import about, clock, number, one_line, params_text, short_names
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The report of one run: a page that is made from what lies in its folder."""
