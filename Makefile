@@ -41,7 +41,7 @@ test-fast: $(INSTALLED) ## the tests that take less than a minute together
 lint: $(INSTALLED) ## style, types and the direction of imports
 	@"$(BIN)/ruff" check .
 	@"$(BIN)/ruff" format --check .
-	@"$(BIN)/mypy" project $(wildcard train.py eval.py)
+	@"$(BIN)/mypy" project $(wildcard train.py eval.py predict.py)
 	@"$(BIN)/lint-imports"
 
 format: $(INSTALLED) ## lay out the code and mend what can be mended

@@ -1,8 +1,9 @@
 """The entry behind eval.py: read what the checkpoint was trained with, apply what was typed, evaluate, print."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from project.common.devices.shared_memory import raise_file_limit
 from project.common.early import ensure_home, require_directory
@@ -22,17 +23,22 @@ Predictions go to predictions.parquet in the run's folder."""
 
 def main() -> None:
     """Runs the command line and exits with its exit code."""
+    run_command(USAGE, evaluate_command)
+
+
+def run_command(usage: str, command: Callable[[list[str]], int]) -> NoReturn:
+    """Runs a command on what was typed and exits with its exit code; an error of ours is its text."""
     require_directory()
     ensure_home()
     outlive_readers()
     raise_file_limit()  # every process of the tree inherits it
     arguments = sys.argv[1:]
     if not arguments or {"-h", "--help"} & set(arguments):
-        print(USAGE)
+        print(usage)
         sys.exit(0 if arguments else 2)
     with SignalNotes(deadline_s=10.0):
         try:
-            code = evaluate_command(arguments)
+            code = command(arguments)
         except StopRequested as stopped:
             print(f"stopped ({stopped.request.reason})", file=sys.stderr)
             code = stopped.request.exit_code
@@ -44,10 +50,8 @@ def main() -> None:
 
 def evaluate_command(arguments: list[str]) -> int:
     """Evaluates as the command line says; prints the metrics and where the predictions are."""
-    overrides = dict(_parse(argument) for argument in arguments)
-    if not overrides.get("ckpt"):
-        raise ConfigError("ckpt: not given; python eval.py ckpt=PATH")
-    checkpoint = find_checkpoint(Path(str(overrides.pop("ckpt"))))
+    overrides = parse(arguments)
+    checkpoint = take_checkpoint(overrides, usage="python eval.py ckpt=PATH")
     split = str(overrides.pop("split", "test"))
 
     from project.training.evaluate import evaluate  # heavy, and only now wanted
@@ -59,8 +63,12 @@ def evaluate_command(arguments: list[str]) -> int:
     return 0
 
 
-def _parse(argument: str) -> tuple[str, Any]:
-    """A value as typed: numbers, lists, null and the like by YAML's rules, else text."""
+def parse(arguments: list[str]) -> dict[str, Any]:
+    """Keys and values as typed: numbers, lists, null and the like by YAML's rules, else text."""
+    return dict(_parse_one(argument) for argument in arguments)
+
+
+def _parse_one(argument: str) -> tuple[str, Any]:
     import yaml
 
     key, separator, text = argument.partition("=")
@@ -71,6 +79,17 @@ def _parse(argument: str) -> tuple[str, Any]:
         return key, yaml.safe_load(text)
     except yaml.YAMLError:
         return key, text
+
+
+def take_checkpoint(overrides: dict[str, Any], *, usage: str) -> Path:
+    """Takes `ckpt` out of what was typed and returns the file that it means.
+
+    Raises:
+        ProjectError: None was given, or there is none.
+    """
+    if not overrides.get("ckpt"):
+        raise ConfigError(f"ckpt: not given; {usage}")
+    return find_checkpoint(Path(str(overrides.pop("ckpt"))))
 
 
 def find_checkpoint(path: Path) -> Path:

@@ -80,7 +80,9 @@ def test_the_first_pages_are_short(page: str, limit: int) -> None:
     assert len((ROOT / page).read_text().splitlines()) <= limit
 
 
-@pytest.mark.parametrize("module", ["project.train", "project.eval", "project.ps", "project.graph", "project.report"])
+@pytest.mark.parametrize(
+    "module", ["project.train", "project.eval", "project.predict", "project.ps", "project.graph", "project.report"]
+)
 def test_every_entry_runs_as_a_module(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

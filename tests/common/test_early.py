@@ -12,7 +12,7 @@ from project.common import early
 from tests.helpers.training import ROOT
 
 
-@pytest.mark.parametrize("entry", ["train.py", "eval.py"])
+@pytest.mark.parametrize("entry", ["train.py", "eval.py", "predict.py"])
 def test_an_interrupt_during_the_imports_ends_a_command_without_a_traceback(entry: str) -> None:
     """A Ctrl-C in the first quarter of a second printed thirty lines of imports."""
     code = (
@@ -41,7 +41,7 @@ def test_a_handler_of_somebody_else_stays(monkeypatch: pytest.MonkeyPatch) -> No
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("entry", ["train.py", "eval.py"])
+@pytest.mark.parametrize("entry", ["train.py", "eval.py", "predict.py"])
 def test_a_current_directory_that_was_removed_is_told_in_a_sentence(tmp_path: Path, entry: str) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

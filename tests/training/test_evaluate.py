@@ -8,7 +8,7 @@ import pytest
 from project.common.errors import ConfigError
 from project.common.files.atomic import write_json
 from project.eval import find_checkpoint
-from project.training.evaluate import apply_overrides
+from project.training.stored_run import apply_overrides
 from tests.helpers.training import Run, tiny_config, train
 from tests.helpers.tree import running
 
