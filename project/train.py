@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from project.common.config_hints import hint
 from project.common.devices.shared_memory import raise_file_limit
 from project.common.early import ensure_home, require_directory
 from project.common.processes import process_server
@@ -96,6 +97,8 @@ def _run_hydra() -> int:
         with requests_passed_on() if is_multirun(sys.argv[1:]) else nullcontext():
             run()
     except SystemExit as ended:
+        if text := hint(ended.__context__):
+            sys.stderr.write(f"{text}\n")
         return exit_code_of(ended)
     return 0
 

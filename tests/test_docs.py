@@ -81,7 +81,8 @@ def test_the_first_pages_are_short(page: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["project.train", "project.eval", "project.predict", "project.ps", "project.graph", "project.report"]
+    "module",
+    [f"project.{name}" for name in ("train", "eval", "predict", "ps", "graph", "report", "config")],
 )
 def test_every_entry_runs_as_a_module(module: str) -> None:
     done = subprocess.run(

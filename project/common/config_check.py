@@ -4,6 +4,7 @@
 child. Both return one line per problem: `<key>: <what was found>; <what would do>`.
 """
 
+import difflib
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,9 +23,10 @@ from project.common.signatures import misfits, suggest
 from project.common.whitelist import authorize, find_harmful
 
 TOP_LEVEL_KEYS = (
-    *("name", "seed", "tags", "resume", "ckpt_path", "objective", "paths", "processes", "managers"),
-    *("task", "loader", "trainer", "callbacks", "logger", "user"),
+    *("name", "seed", "tags", "notes", "print_config", "resume", "ckpt_path", "objective", "paths", "processes"),
+    *("managers", "task", "loader", "trainer", "callbacks", "logger", "user"),
 )
+_ADDED_GROUPS = ("experiment", "search")
 _CHOICES_OF_PROCESSES = ("start_method", "roles")
 START_METHODS = ("auto", "forkserver", "spawn")
 
@@ -58,18 +60,31 @@ def check_light(config: Mapping[str, Any], *, extra_keys: Iterable[str] = ()) ->
         _check_missing,
         _check_plain,
         find_harmful,
+        check_rules,
         lambda config: ManagerGraph.read(config).problems,
         _check_processes,
         _check_roles,
         _check_start_method,
-        check_rules,
         check_surroundings,
         check_recipes,
         check_answered,
         _check_objective,
         _check_resume,
     )
-    return as_typed((problem for check in checks for problem in check(config)), config)
+    problems = as_typed((problem for check in checks for problem in check(config)), config)
+    return list(_once_per_key(problems))
+
+
+def _once_per_key(problems: Iterable[str]) -> Iterator[str]:
+    """A value that several ask for is told once, by the first, who knows its limits too."""
+    told = set()
+    for problem in problems:
+        key, _, rest = problem.partition(":")
+        if "does not fit" not in rest:
+            yield problem
+        elif key not in told:
+            told.add(key)
+            yield problem
 
 
 def check_heavy(config: Mapping[str, Any]) -> list[str]:
@@ -86,7 +101,9 @@ def check_heavy(config: Mapping[str, Any]) -> list[str]:
 def _check_top_level(config: Mapping[str, Any], known: Iterable[str]) -> Iterator[str]:
     for key in config:
         if key not in known:
-            yield f"{key}: is no key of this configuration; {suggest(key, known)} (`user` is for values of your own)"
+            group = difflib.get_close_matches(key, _ADDED_GROUPS, n=1)
+            meant = f"did you mean the group, +{group[0]}=…?" if group else suggest(key, known)
+            yield f"{key}: is no key of this configuration; {meant} (`user` is for values of your own)"
 
 
 def _check_missing(config: Any, key: str = "") -> Iterator[str]:

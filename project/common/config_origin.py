@@ -3,8 +3,9 @@
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
+
+from project.common.config_files import config_root
 
 _REFERENCE = re.compile(r"^(\w+): \$\{([\w.]+)\}", re.MULTILINE)
 _ABSENT = object()
@@ -13,10 +14,7 @@ _ABSENT = object()
 @functools.cache
 def references() -> tuple[tuple[str, str], ...]:
     """Which key of a manager is taken from which other key: a resolved configuration does not show it any more."""
-    from importlib.resources import files
-
-    folder = Path(__file__).resolve().parents[2] / "conf" / "managers"
-    root: Any = folder if folder.is_dir() else files(f"{__name__.partition('.')[0]}.conf") / "managers"
+    root = config_root() / "managers"
     return tuple(
         (f"managers.{manager.name}.{key}", source)
         for manager in root.iterdir()

@@ -19,19 +19,13 @@ def check_recipes(config: Mapping[str, Any]) -> Iterator[str]:
     """What is no node where one is built."""
     for key in (*_NEEDED, *_OPTIONAL):
         above, _, name = key.rpartition(".")
-        settings = _find(config, above)
+        settings = section(config, above)
         if name in settings and not _is_fitting(settings[name], may_be_null=key in _OPTIONAL):
             yield f"{key}: {settings[name]!r} does not fit; give it a _target_" + ", or null" * (key in _OPTIONAL)
     for key in _EACH_BELOW:
-        for name, node in _find(config, key).items():
+        for name, node in section(config, key).items():
             if not _is_fitting(node, may_be_null=False):
                 yield f"{key}.{name}: {node!r} does not fit; give it a _target_, or remove it"
-
-
-def _find(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    for name in key.split("."):
-        config = section(config, name)
-    return config
 
 
 def _is_fitting(node: Any, *, may_be_null: bool) -> bool:
@@ -45,7 +39,7 @@ def check_managers_of_run(config: Mapping[str, Any]) -> Iterator[str]:
     asked = dict(_ROLES_THAT_ASK)
     if section(config, "task").get("run") is None:
         asked |= dict.fromkeys(_ASKED_FOR_BY_TRAINING, ("rank",))
-    managers, roles = section(config, "managers"), section(section(config, "processes"), "roles")
+    managers, roles = section(config, "managers"), section(config, "processes.roles")
     for name, asking in asked.items():
         if managers.get(name) is None:
             yield f"managers.{name}: is not there, but a run needs it; choose managers/{name}=default"

@@ -70,6 +70,8 @@ _SWITCH = _Rule(kind=bool)
 RULES: Mapping[str, _Rule] = {
     "seed": _Rule(kind=int, least=0, most=2**32 - 1),
     "tags": _Rule(kind=list[str] | None),
+    "notes": _Rule(kind=str | None),
+    "print_config": _SWITCH,
     "objective.metric": _Rule(kind=str),
     "paths.runs_dir": _Rule(kind=str),
     "paths.cache_dir": _Rule(kind=str | None),
@@ -84,6 +86,9 @@ RULES: Mapping[str, _Rule] = {
     "task.test": _SWITCH,
     "task.warmup_fraction": _Rule(kind=float | None, least=0, most=1),
     "task.label_smoothing": _SHARE,
+    # Optimizers check their values themselves; what is no number is told with all the rest.
+    "task.optimizer.lr": _Rule(kind=float | None),
+    "task.optimizer.weight_decay": _Rule(kind=float | None),
     "trainer.devices": _RANKS,
     "trainer.num_nodes": _COUNT,
     "trainer.max_epochs": _Rule(kind=int | None, least=-1),
@@ -168,9 +173,11 @@ def check_answered(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """A section, or the whole configuration for ""; empty where there is none."""
-    value = config.get(key) if key else config
-    return value if isinstance(value, Mapping) else {}
+    """A section by its dotted key, or the whole configuration for ""; empty where there is none."""
+    for name in filter(None, key.split(".")):
+        value = config.get(name)
+        config = value if isinstance(value, Mapping) else {}
+    return config
 
 
 def _obeys(rule: _Rule, value: Any) -> bool:

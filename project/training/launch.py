@@ -15,6 +15,7 @@ from project.common.being_main import being_main
 from project.common.config_check import check_light
 from project.common.config_recipes import check_managers_of_run
 from project.common.config_shape import check_complete
+from project.common.config_tree import print_tree
 from project.common.errors import ChildFailedError, ConfigError, ProjectError
 from project.common.files.run_folder import RunFolder, choose_run_folder
 from project.common.plain_config import as_plain
@@ -84,6 +85,8 @@ def run(
         problems = check_light(config) or check_complete(config) or list(check_managers_of_run(config))
         if problems:
             raise ConfigError(*problems)
+        if config.get("print_config"):
+            print_tree(config)
         with signals.noted(deadline_s=config["processes"]["deadline_s"]):
             method, why = start_method(config)
             stop.raise_if_stop_requested()

@@ -221,8 +221,8 @@ def test_all_problems_are_reported_together_and_each_once() -> None:
     assert [problem.partition(":")[0] for problem in problems] == [
         "trianer",
         "callbacks.x._target_",
-        "managers.ground.depth",
         "seed",
+        "managers.ground.depth",
     ]
     assert str(ConfigError(*problems)).splitlines() == problems
 

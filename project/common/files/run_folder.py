@@ -21,7 +21,7 @@ from project.common.process_registry import read_run
 from project.common.processes.outcome import Status
 
 # What may differ between two attempts at one run: where things lie, how they are shown, how processes are kept.
-NOT_IN_FINGERPRINT = ("paths", "resume", "hydra", "logger", "processes", "tags")
+NOT_IN_FINGERPRINT = ("paths", "resume", "hydra", "logger", "processes", "tags", "notes", "print_config")
 _PATHS_OF_MANAGERS = ("runs_dir", "cache_dir")
 # Batches are the same whoever prepares them.
 _WORKERS = ("num_workers", "num_workers_eval", "persistent_workers", "prefetch_factor", "timeout_s", "pin_memory")

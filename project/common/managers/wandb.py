@@ -38,6 +38,7 @@ class WandbManager(BaseProcessManager):
         group: Runs shown together; None takes the study's name in a sweep.
         name: Shown name; None takes the run folder's.
         tags: Of the run.
+        notes: Free text on it.
         close_timeout_s: Longest wait for an upload at the end; the rest stays in the run folder.
     """
 
@@ -55,6 +56,7 @@ class WandbManager(BaseProcessManager):
         group: str | None = None,
         name: str | None = None,
         tags: Sequence[str] = (),
+        notes: str | None = None,
         close_timeout_s: float = 60.0,
     ) -> None:
         if mode not in MODES:
@@ -74,6 +76,7 @@ class WandbManager(BaseProcessManager):
             "group": group,
             "name": name,
             "tags": list(tags),
+            "notes": notes,
         }
         self._upload_timeout_s = close_timeout_s
         self.close_timeout_s = close_timeout_s + TEAR_DOWN_S
