@@ -80,13 +80,15 @@ def test_the_first_pages_are_short(page: str, limit: int) -> None:
     assert len((ROOT / page).read_text().splitlines()) <= limit
 
 
-@pytest.mark.parametrize(
-    "module",
-    [f"project.{name}" for name in ("train", "eval", "predict", "ps", "graph", "report", "config")],
-)
+@pytest.mark.parametrize("module", ["train", "eval", "predict", "export", "ps", "graph", "report", "config"])
 def test_every_entry_runs_as_a_module(module: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", f"project.{module}", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr
