@@ -18,6 +18,7 @@ from project.common.config_shape import check_complete
 from project.common.config_tree import print_tree
 from project.common.errors import ChildFailedError, ConfigError, ProjectError
 from project.common.files.run_folder import RunFolder, choose_run_folder
+from project.common.files.secrets import remember_secrets
 from project.common.plain_config import as_plain
 from project.common.processes import logs, process_server, signals, stop
 from project.common.processes.child import Child, start_child
@@ -82,6 +83,7 @@ def run(
     logs.set_up_terminal()
     try:
         config = as_plain(config)
+        remember_secrets(config)
         problems = check_light(config) or check_complete(config) or list(check_managers_of_run(config))
         if problems:
             raise ConfigError(*problems)

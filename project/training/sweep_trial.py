@@ -8,6 +8,7 @@ from project.common.config_recipes import check_managers_of_run
 from project.common.config_shape import check_complete
 from project.common.errors import ConfigError
 from project.common.files.layout import RunLayout
+from project.common.files.secrets import remember_secrets
 from project.common.managers.metrics import unknown_metric
 from project.common.processes import parent_link
 from project.common.processes.handover import Handover, own_handover, own_sweep
@@ -38,6 +39,7 @@ def run_as_trial(config: dict[str, Any], *, overrides: list[str], metrics: list[
     """
     handover = own_handover()
     assert handover is not None, "this process is a trial"
+    remember_secrets(config)
     problems = check_light(config) or check_complete(config) or list(check_managers_of_run(config))
     if problems := problems or find_problems(config):
         raise ConfigError(*problems)

@@ -12,6 +12,8 @@ SECRET_NAME = re.compile(
 _VOCABULARY_NAME = re.compile(r"(^|_|\.)(pad|unk|mask|cls|sep|bos|eos|sot|eot|special|start|end)_token$", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^/\s:@]*:)[^@\s/]+(?=@)", re.IGNORECASE)
 _QUERY_PASSWORD = re.compile(r"(?P<before>[?&](?:ssl)?password=)[^&\s'\"]+", re.IGNORECASE)
+# `{token: x}` within an override, whose own name says nothing.
+_NESTED = re.compile(r"(?P<key>[\w./@+-]+)(?P<colon>['\"]?\s*:\s*)(?P<value>'[^']*'|\"[^\"]*\"|[^\s,{}\[\]]+)")
 _NO_SECRETS = ("PWD", "OLDPWD")  # the shell's folders
 _SHORTEST = 8  # a shorter value of a secret variable would mask ordinary words
 
@@ -21,8 +23,25 @@ def is_secret_name(name: str) -> bool:
     return SECRET_NAME.search(name) is not None and _VOCABULARY_NAME.search(name) is None
 
 
+_remembered: set[str] = set()
+
+
+def remember_secrets(config: Any) -> None:
+    """From now on this process masks the values of a configuration's secret names wherever they stand in a text."""
+    if isinstance(config, dict):
+        for key, item in config.items():
+            if isinstance(item, str) and isinstance(key, str) and is_secret_name(key) and len(item) >= _SHORTEST:
+                _remembered.add(item)
+            remember_secrets(item)
+    elif isinstance(config, list | tuple):
+        for item in config:
+            remember_secrets(item)
+
+
 def mask_text(text: str) -> str:
-    """Text without the values of secret environment variables, and without passwords in addresses and their queries."""
+    """Text without the values of secret variables and settings, and without passwords in addresses and queries."""
+    for value in _remembered:
+        text = text.replace(value, MASK)
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and value in text and is_secret_name(name) and name not in _NO_SECRETS:
             text = text.replace(value, MASK)
@@ -52,4 +71,10 @@ def mask_override(override: str) -> str:
     key, separator, _ = override.partition("=")
     if separator and is_secret_name(key.lstrip("+~")):
         return f"{key}={MASK}"
+    if separator and "{" in override:
+        override = _NESTED.sub(_mask_nested, override)
     return mask_text(override)
+
+
+def _mask_nested(match: re.Match[str]) -> str:
+    return match["key"] + match["colon"] + MASK if is_secret_name(match["key"]) else match.group()

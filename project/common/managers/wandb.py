@@ -198,7 +198,9 @@ class WandbManager(BaseProcessManager):
 
     def _start(self, wandb: Any, settings: Any) -> Any:
         return wandb.init(
-            **{**self._settings, "name": self._settings["name"] or self._default_name(), "group": self._group()},
+            **mask_config(
+                self._settings | {"name": self._settings["name"] or self._default_name(), "group": self._group()}
+            ),
             id=self._run_id(),
             resume="allow" if self.mode == "online" else None,
             mode=self.mode,  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
+from project.common.files.secrets import remember_secrets
 from project.common.processes import mp_internals
 from project.common.processes.identity import Identity, Role
 from project.common.processes.user_children import Inheritance
@@ -99,6 +100,8 @@ def set_handover(handover: Handover | None) -> None:
     """Notes what this process was given, and leaves the identity for children that user code starts."""
     global _own
     _own = handover
+    if handover is not None:
+        remember_secrets(handover.config)
     share_identity(None if handover is None else handover.identity)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from project.common.errors import CheckpointError, ConfigError, DataError, ProjectError
+from project.common.files.secrets import mask_text
 from project.common.processes.stop import StopRequested
 
 _TRACEBACK = "Traceback (most recent call last)"
@@ -93,9 +94,10 @@ def _of_system_exit(error: SystemExit) -> Outcome:
 
 def _of_exception(error: BaseException, *, exit_code: int) -> Outcome:
     cause = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {_text_of(error)}"
+    cause = mask_text(cause)
     status = Status.REFUSED if exit_code == 2 else Status.CRASHED
     says_everything = isinstance(error, ProjectError) and error.__cause__ is None
-    text = None if says_everything else "".join(traceback.format_exception(error))
+    text = None if says_everything else mask_text("".join(traceback.format_exception(error)))
     return Outcome(status=status, exit_code=exit_code, cause=cause, exception=type(error).__name__, traceback=text)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from project.common.files import secrets
 from project.common.files.secrets import mask_config, mask_override, mask_text
 
 
@@ -28,6 +29,16 @@ def test_masks_the_values_of_secret_variables_wherever_they_stand(monkeypatch: p
     monkeypatch.setenv("PWD", "/work/project")
 
     assert mask_text("curl -H hf_abcdefgh in /work/project, abc") == "curl -H *** in /work/project, abc"
+
+
+def test_masks_the_values_of_secret_settings_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "_remembered", set())
+
+    secrets.remember_secrets(
+        {"a": [{"api_key": "k-12345678"}], "token": "short", "pad_token": "padding-of-rows", "n": 1}
+    )
+
+    assert mask_text("Bearer k-12345678, a short padding-of-rows") == "Bearer ***, a short padding-of-rows"
 
 
 def test_masks_secret_keys_of_a_configuration_and_changes_nothing_else() -> None:
@@ -56,6 +67,9 @@ def test_masks_secret_keys_of_a_configuration_and_changes_nothing_else() -> None
         ("++api_key=a=b", "++api_key=***"),
         ("hydra.sweeper.storage=postgresql://me:p@h/d", "hydra.sweeper.storage=postgresql://me:***@h/d"),
         ("task.tokenizer.pad_token=[PAD]", "task.tokenizer.pad_token=[PAD]"),
+        ("user={token: x, host: h}", "user={token: ***, host: h}"),
+        ("+user=[{secret:'a, b'},{\"api_key\":x}]", '+user=[{secret:***},{"api_key":***}]'),
+        ("task.data.files={train:a.csv}", "task.data.files={train:a.csv}"),
         ("lr=0.1", "lr=0.1"),
         ("~trainer", "~trainer"),
     ],
