@@ -144,3 +144,13 @@ def test_debug_wins_over_an_experiment() -> None:
     assert config["trainer"]["devices"] == 1
     assert config["loader"]["num_workers"] == 0
     assert config["processes"]["inline"] is True
+
+
+def test_a_model_can_be_replaced_by_another_from_the_command_line() -> None:
+    node = "{_target_: project.tasks.models.classifier_from_config, model_type: bert, hidden_size: 64}"
+
+    config = compose("~task.model", f"+task.model={node}")
+
+    assert list(config["task"]["model"]) == ["_target_", "model_type", "hidden_size"]
+    assert config["managers"]["model"]["model"] == config["task"]["model"]
+    assert check_heavy(config) == []

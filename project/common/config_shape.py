@@ -17,7 +17,17 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "processes": (
         *("start_method", "inline", "deadline_s", "stall_timeout_s", "max_restarts", "restart_wait_s", "threads"),
     ),
-    "task": ("run", "test", "baselines", "at_end", "optimizer", "scheduler", "warmup_fraction", "label_smoothing"),
+    "task": (
+        "run",
+        "test",
+        "baselines",
+        "at_end",
+        "optimizer",
+        "scheduler",
+        "warmup_fraction",
+        "warmup_steps",
+        "label_smoothing",
+    ),
     "loader": (
         *("num_workers", "num_workers_eval", "persistent_workers", "prefetch_factor", "timeout_s", "pin_memory"),
     ),
@@ -85,6 +95,7 @@ RULES: Mapping[str, _Rule] = {
     "processes.inline": _SWITCH,
     "task.test": _SWITCH,
     "task.warmup_fraction": _Rule(kind=float | None, least=0, most=1),
+    "task.warmup_steps": _Rule(kind=int | None, least=0),
     "task.label_smoothing": _SHARE,
     # Optimizers check their values themselves; what is no number is told with all the rest.
     "task.optimizer.lr": _Rule(kind=float | None),

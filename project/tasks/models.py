@@ -170,16 +170,21 @@ def _untrained(auto_class: Any, model_type: str, fields: dict[str, Any]) -> PreT
 
 def _pretrained(auto_class: Any, name_or_path: str, fields: dict[str, Any], options: dict[str, Any]) -> PreTrainedModel:
     from transformers import AutoConfig
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     try:
         config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
-        _refuse_unknown(config, fields, kind=str(config.model_type))
-        return auto_class.from_pretrained(name_or_path, trust_remote_code=False, **options, **fields)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ValueError(
             f"name_or_path: no model at '{name_or_path}' ({str(error).splitlines()[0]}); "
             "give a folder with config.json and model.safetensors, or a name at the hub"
         ) from error
+    _refuse_unknown(config, fields, kind=str(config.model_type))
+    try:
+        return auto_class.from_pretrained(name_or_path, trust_remote_code=False, **options, **fields)
+    except OSError as error:
+        raise ValueError(f"name_or_path: no weights at '{name_or_path}' ({str(error).splitlines()[0]})") from error
 
 
 def _refuse_unknown(config: Any, fields: dict[str, Any], *, kind: str) -> None:

@@ -14,6 +14,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from project.common.devices.shared_memory import full_text, is_full
 from project.common.errors import ConfigError, StorageError, refused_by
 from project.common.files.disk import NO_SPACE
+from project.common.files.model_files import describe
 from project.common.files.secrets import mask_config
 from project.common.managers import (
     get_amp_manager,
@@ -57,14 +58,22 @@ def quiet_libraries() -> None:
         warnings.filterwarnings("ignore", message)
 
 
-def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) -> Module:
-    """The LightningModule of a configuration, its weights drawn from the seed alone: equal on all ranks."""
+def make_module(
+    config: Mapping[str, Any], *, total_steps: int | None = None, described: Mapping[str, str] | None = None
+) -> Module:
+    """The LightningModule of a configuration, its weights drawn from the seed alone: equal on all ranks.
+
+    Args:
+        config: Resolved, plain.
+        total_steps: Of the whole training.
+        described: The model as a checkpoint describes it, if its weights are loaded next.
+    """
     labels = get_data_manager().labels
     n_labels = len(labels) or None
     if n_labels is None and config["task"]["label_smoothing"]:
         raise ConfigError("task.label_smoothing: spreads a target over classes, and these rows have none; set it to 0")
     seed_process(config["seed"])
-    model = get_model_manager().build(n_labels=n_labels)
+    model = get_model_manager().build(n_labels=n_labels, described=described)
     counts = get_model_manager().parameter_counts(model)
     log.info("%s: %s parameters, %s trained", type(model).__name__, f"{counts['total']:,}", f"{counts['trainable']:,}")
     module = Module(
@@ -72,6 +81,7 @@ def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) ->
         optimizer=config["task"]["optimizer"],
         scheduler=config["task"]["scheduler"],
         warmup_fraction=config["task"]["warmup_fraction"],
+        warmup_steps=config["task"]["warmup_steps"],
         label_smoothing=config["task"]["label_smoothing"],
         n_labels=n_labels,
         total_steps=total_steps,
@@ -81,6 +91,7 @@ def make_module(config: Mapping[str, Any], *, total_steps: int | None = None) ->
     module.facts = {
         "config": mask_config(dict(config)),
         "labels": labels,
+        "model": describe(model),
         "data": get_data_manager().fingerprint,
         "tokenizer": tokenizer.as_bytes() if tokenizer.is_configured else None,
     }

@@ -43,7 +43,7 @@ def _evaluate(state: dict[str, Any], config: dict[str, Any], *, split: str) -> d
         )
     if not data.n_rows(split):
         raise ConfigError(f"split: {split!r} has no rows; there are {', '.join(data.splits)}")
-    module = make_module(config)
+    module = make_module(config, described=facts.get("model"))
     weights = state["state_dict"]
     get_model_manager().check_fits(module, weights, path="ckpt")
     module.load_state_dict(weights)

@@ -1,7 +1,7 @@
 """The LightningModule: one model in the convention of transformers, its optimizer and schedule, and exact metrics."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +34,7 @@ class Module(LightningModule):
             the warm-up reach it under the names that it has for them. One that waits for a plateau is stepped after
             validation.
         warmup_fraction: Share of all steps in which the learning rate rises; None leaves it to the schedule.
+        warmup_steps: The same as a number of steps, in place of the share; None takes the share.
         label_smoothing: Share of a training target that is spread over all classes; 0: the model's own loss.
         n_labels: Classes, for the metrics; None when rows have no label.
         total_steps: Optimizer steps of the whole training; None when there is no end to them.
@@ -52,6 +53,7 @@ class Module(LightningModule):
         optimizer: Mapping[str, Any],
         scheduler: Mapping[str, Any] | None,
         warmup_fraction: float | None,
+        warmup_steps: int | None = None,
         label_smoothing: float = 0.0,
         n_labels: int | None,
         total_steps: int | None,
@@ -68,7 +70,7 @@ class Module(LightningModule):
         self.objective: Mapping[str, str] = {"metric": "val/loss", "mode": "min"}
         self._optimizer = optimizer
         self._scheduler = scheduler
-        self._warmup_fraction = warmup_fraction
+        self._warmup_fraction, self._warmup_steps = warmup_fraction, warmup_steps
         self._label_smoothing = label_smoothing
         self._total_steps = total_steps
 
@@ -136,6 +138,7 @@ class Module(LightningModule):
                 optimizer=optimizer,
                 total_steps=self._total_steps,
                 warmup_fraction=self._warmup_fraction,
+                warmup_steps=self._warmup_steps,
                 mode=self.objective["mode"],
             )
         if not isinstance(scheduler, ReduceLROnPlateau):
@@ -161,11 +164,13 @@ def make_scheduler(
     optimizer: torch.optim.Optimizer,
     total_steps: int | None,
     warmup_fraction: float | None = None,
+    warmup_steps: int | None = None,
     mode: str = "min",
 ) -> torch.optim.lr_scheduler.LRScheduler:
     """A schedule over `total_steps`, whatever names its function has for that and for the warm-up.
 
     Args:
+        warmup_steps: Wins over the fraction.
         mode: `min` or `max`: what improves the objective, for a schedule that waits for a plateau and does not say.
     """
     make = instantiate(node, _partial_=True)
@@ -178,15 +183,25 @@ def make_scheduler(
         )
     total = total_steps or 0
     values: dict[str, Any] = dict.fromkeys(needed, total)
-    if "num_warmup_steps" in needed:
-        values["num_warmup_steps"] = round((warmup_fraction or 0.0) * total)
-    elif warmup_fraction is not None and "pct_start" in parameters:
-        values["pct_start"] = warmup_fraction
-    elif warmup_fraction is not None:
-        raise ConfigError(f"task.warmup_fraction: {node['_target_']} has no warm-up; set it to null")
+    if warmup_steps is None and warmup_fraction is not None:
+        warmup_steps = round(warmup_fraction * total)
+    values |= _warm_up(warmup_steps, parameters.keys() - make.keywords.keys(), total=total, target=node["_target_"])
     if "max_lr" in parameters and "max_lr" not in make.keywords:
         values["max_lr"] = [group["lr"] for group in optimizer.param_groups]
     if isinstance(make.func, type) and issubclass(make.func, ReduceLROnPlateau) and "mode" not in make.keywords:
         values["mode"] = mode
     with refused_by("task.scheduler"):
         return make(optimizer, **values)
+
+
+def _warm_up(n_steps: int | None, parameters: Collection[str], *, total: int, target: str) -> dict[str, Any]:
+    """The argument that a schedule has for the warm-up; a fraction that is null leaves it to the schedule."""
+    if n_steps and total and n_steps > total:
+        raise ConfigError(f"task.warmup_steps: {n_steps}, but the training has {total} steps; use fewer")
+    if "num_warmup_steps" in parameters:
+        return {"num_warmup_steps": n_steps or 0}
+    if n_steps is None:
+        return {}
+    if "pct_start" in parameters:
+        return {"pct_start": n_steps / max(1, total)}
+    raise ConfigError(f"task.warmup_fraction: {target} has no warm-up; set it and task.warmup_steps to null")

@@ -35,7 +35,7 @@ class StoredRun:
     def model(self) -> nn.Module:
         """Builds the model with its weights, on the CPU; no training data is needed."""
         models = get_model_manager()
-        module = models.build(n_labels=len(self.labels) or None)
+        module = models.build(n_labels=len(self.labels) or None, described=self.state["run"].get("model"))
         weights = without_prefix(self.state["state_dict"], "model.")
         models.check_fits(module, weights, path="ckpt")
         module.load_state_dict(weights)

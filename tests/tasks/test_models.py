@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, ModernBertForSequenceClassification
 
+from project.tasks import models
 from project.tasks.models import classifier_from_config, text_classifier
 
 SIZES = {"vocab_size": 50, "n_labels": 3, "pad_token_id": 0}
@@ -137,3 +138,36 @@ def test_what_cannot_be_built_is_refused_by_name(changed: dict[str, Any], messag
 def test_a_model_without_layers_is_refused() -> None:
     with pytest.raises(ValueError, match="n_layers: 0 is no model; use 1 or more"):
         text_classifier(vocab_size=10, n_labels=2, pad_token_id=0, n_layers=0)
+
+
+BERT = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+TOKENS = {"vocab_size": 50, "pad_token_id": 0}
+
+
+def test_weights_of_a_folder_are_taken_by_each_kind_of_model(tmp_path: Path) -> None:
+    models.masked_from_config(model_type="bert", **TOKENS, **BERT).save_pretrained(tmp_path / "bert")
+    models.causal_from_config(model_type="llama", **TOKENS, **BERT).save_pretrained(tmp_path / "llama")
+
+    classifier = models.classifier_from_pretrained(name_or_path=str(tmp_path / "bert"), n_labels=3)
+    masked = models.masked_from_pretrained(name_or_path=str(tmp_path / "bert"), hidden_dropout_prob=0.3)
+    causal = models.causal_from_pretrained(name_or_path=str(tmp_path / "llama"))
+
+    assert classifier(**_batch()).logits.shape == (2, 3)
+    assert torch.equal(classifier.bert.embeddings.word_embeddings.weight, masked.bert.embeddings.word_embeddings.weight)
+    assert masked.config.hidden_dropout_prob == 0.3
+    labels = _batch()["input_ids"]
+    logits = causal(**_batch()).logits
+    expected = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+    assert causal(**_batch(), labels=labels).loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_folder_without_a_model_and_a_misspelt_field_are_refused(tmp_path: Path) -> None:
+    models.masked_from_config(model_type="bert", **TOKENS, **BERT).save_pretrained(tmp_path / "bert")
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(ValueError, match=r"name_or_path: no model at '.*empty'"):
+        models.causal_from_pretrained(name_or_path=str(tmp_path / "empty"))
+    with pytest.raises(ValueError, match=r"config: bert has no field droput"):
+        models.masked_from_pretrained(name_or_path=str(tmp_path / "bert"), droput=0.1)
+    with pytest.raises(ValueError, match=r"model_type: 'modernbert' has no AutoModelForCausalLM"):
+        models.causal_from_config(model_type="modernbert", **TOKENS)

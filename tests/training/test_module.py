@@ -50,6 +50,20 @@ def test_a_schedule_of_transformers_warms_up_over_its_share_of_the_steps() -> No
     assert rates(scheduler, 20)[:6] == [0.0, 0.25, 0.5, 0.75, 1.0, 0.9375]
 
 
+def test_a_warm_up_may_be_a_number_of_steps() -> None:
+    linear = {"_target_": "transformers.get_linear_schedule_with_warmup"}
+    one_cycle = {"_target_": "torch.optim.lr_scheduler.OneCycleLR"}
+    steps: dict[str, Any] = {"total_steps": 20, "warmup_fraction": 0.5, "warmup_steps": 4}
+
+    found = rates(make_scheduler(linear, optimizer=optimizer(), **steps), 20)
+    peaks = rates(make_scheduler(one_cycle, optimizer=optimizer(), **steps), 19)
+
+    assert found.index(max(found)) == 4
+    assert peaks.index(max(peaks)) == 3
+    with pytest.raises(ConfigError, match=r"task\.warmup_steps: 21, but the training has 20 steps; use fewer"):
+        make_scheduler(linear, optimizer=optimizer(), total_steps=20, warmup_steps=21)
+
+
 def test_one_cycle_gets_its_total_peak_and_warm_up() -> None:
     node = {"_target_": "torch.optim.lr_scheduler.OneCycleLR"}
 
@@ -62,7 +76,7 @@ def test_one_cycle_gets_its_total_peak_and_warm_up() -> None:
 def test_a_schedule_without_warm_up_says_so() -> None:
     node = {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR"}
 
-    with pytest.raises(ConfigError, match=r"task\.warmup_fraction: .*CosineAnnealingLR has no warm-up; set it to null"):
+    with pytest.raises(ConfigError, match=r"task\.warmup_fraction: .*CosineAnnealingLR has no warm-up; set it and "):
         make_scheduler(node, optimizer=optimizer(), total_steps=20, warmup_fraction=0.1)
 
 

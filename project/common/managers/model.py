@@ -4,11 +4,13 @@ import inspect
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from project.common.errors import CheckpointError, ConfigError, refused_by
+from project.common.files import model_files
 from project.common.files.atomic import TEMPORARY_MARK
 from project.common.files.checkpoint_file import is_intact, load_checkpoint_file, save_checkpoint_file
 from project.common.managers.base import BaseProcessManager, Health
@@ -37,6 +39,7 @@ class ModelManager(BaseProcessManager):
         init_from: Checkpoint whose weights the model starts with; optimizer and counters start afresh. None: none.
         compile: `torch.compile` the model, in place.
         gradient_checkpointing: Compute activations a second time in the backward pass instead of keeping them.
+        freeze: Patterns of parameters that are not trained, such as `*embeddings*`.
         lora: Arguments of `peft.LoraConfig`, or None to train all weights.
     """
 
@@ -53,6 +56,7 @@ class ModelManager(BaseProcessManager):
         init_from: str | None = None,
         compile: bool = False,
         gradient_checkpointing: bool = False,
+        freeze: Sequence[str] = (),
         lora: Mapping[str, Any] | None = None,
     ) -> None:
         self._directory = directory
@@ -62,6 +66,7 @@ class ModelManager(BaseProcessManager):
         self._init_from = init_from
         self._compile = compile
         self._gradient_checkpointing = gradient_checkpointing
+        self._freeze = tuple(freeze)
         self._lora = lora
 
     def check(self) -> Health:
@@ -70,8 +75,14 @@ class ModelManager(BaseProcessManager):
             return Health(ok=False, reason=f"managers.model.init_from: {self._init_from} does not exist")
         return Health(ok=True, reason=str(self._model.get("_target_")))
 
-    def build(self, *, n_labels: int | None = None) -> "nn.Module":
-        """A new module on the CPU, in this process's own memory; seed before."""
+    def build(self, *, n_labels: int | None = None, described: Mapping[str, str] | None = None) -> "nn.Module":
+        """A new module on the CPU, in this process's own memory; seed before.
+
+        Args:
+            n_labels: Classes; None when rows have no label.
+            described: What `describe` said of a model whose weights will be loaded. One that began with weights of
+                somebody else is made from this, since their files may be gone.
+        """
         make = instantiate(self._model, _partial_=True)
         if n_labels is None and (name := _needed_size(make)):
             raise ConfigError(
@@ -79,15 +90,20 @@ class ModelManager(BaseProcessManager):
                 "name the column, or choose a model without classes"
             )
         with refused_by("task.model"):
-            module: nn.Module = make(**_accepted(make, self._sizes(n_labels)))
+            if described is not None and str(self._model["_target_"]).endswith("from_pretrained"):
+                module = model_files.from_description(described)
+            else:
+                module = make(**_accepted(make, self._sizes(n_labels)))
         if not hasattr(module, "state_dict"):
             raise ConfigError(
                 f"task.model: {self._model['_target_']} returned {module!r:.100}; it must return a torch.nn.Module"
             )
         if self._init_from is not None:
             self.load_weights(module, self._init_from)
+        self._check_vocabulary(module)
         if self._gradient_checkpointing:
             _enable_gradient_checkpointing(module)
+        freeze(module, self._freeze)
         if self._lora is not None:
             module = _with_lora(module, self._lora)
         if self._compile:
@@ -99,6 +115,15 @@ class ModelManager(BaseProcessManager):
         if self._tokenizer is not None:
             sizes |= {"vocab_size": self._tokenizer.vocab_size, "pad_token_id": self._tokenizer.pad_token_id}
         return sizes
+
+    def _check_vocabulary(self, module: Any) -> None:
+        embeddings = getattr(module, "get_input_embeddings", lambda: None)()
+        n_known = getattr(embeddings, "num_embeddings", None)
+        if self._tokenizer is not None and n_known is not None and n_known < self._tokenizer.vocab_size:
+            raise ConfigError(
+                f"task.model: knows {n_known} tokens, and the tokenizer has {self._tokenizer.vocab_size}; weights want "
+                "the tokenizer that they were trained with: managers/tokenizer=pretrained"
+            )
 
     def save(self, path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
         """Writes a checkpoint: whole or not at all, with a checksum, flushed to disk.
@@ -208,8 +233,24 @@ def _accepted(make: Any, sizes: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in sizes.items()
-        if key not in given and (key in parameters or (takes_any and key == "num_labels"))
+        if key not in given
+        and (key in parameters or (takes_any and key == "num_labels" and "n_labels" not in parameters))
     }
+
+
+def freeze(module: "nn.Module", patterns: Sequence[str]) -> None:
+    """Takes parameters out of the training; raises `ConfigError` for a pattern that fits none, or if none is left."""
+    names = [name for name, _ in module.named_parameters()]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ConfigError(
+                f"managers.model.freeze: '{pattern}' fits no parameter; there are {', '.join(names[:_SHOWN])}, ..."
+            )
+    for name, parameter in module.named_parameters():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            parameter.requires_grad_(False)
+    if patterns and not any(parameter.requires_grad for parameter in module.parameters()):
+        raise ConfigError(f"managers.model.freeze: {', '.join(patterns)} leave nothing to train; freeze less")
 
 
 def _enable_gradient_checkpointing(module: Any) -> None:

@@ -1,5 +1,6 @@
 """The model manager: builds with the data's sizes, loads what fits, says what does not."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from project.common.errors import CheckpointError, ConfigError
+from project.common.files.model_files import describe
 from project.common.managers.directory import DirectoryManager
 from project.common.managers.model import ModelManager
 from tests.helpers.training import equal
@@ -160,3 +162,44 @@ def test_a_function_that_returns_no_module_is_named(tmp_path: Path, monkeypatch:
 
 def forget() -> None:
     """As a function does whose last line lacks its `return`."""
+
+
+def test_parameters_that_fit_a_pattern_are_not_trained(tmp_path: Path) -> None:
+    models = manager(tmp_path, model=TRANSFORMER, tokenizer=Sizes(), freeze=["*embeddings*", "head.*"])
+
+    module = models.build(n_labels=3)
+
+    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    assert frozen == {name for name, _ in module.named_parameters() if "embeddings" in name or name.startswith("head.")}
+    assert 0 < models.parameter_counts(module)["trainable"] < models.parameter_counts(module)["total"]
+
+
+def test_freezing_nothing_or_everything_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"managers\.model\.freeze: 'body\.\*' fits no parameter; there are weight"):
+        manager(tmp_path, freeze=["body.*"]).build()
+    with pytest.raises(ConfigError, match=r"managers\.model\.freeze: \* leave nothing to train"):
+        manager(tmp_path, freeze=["*"]).build()
+
+
+def test_a_tokenizer_that_knows_more_tokens_than_the_model_is_refused(tmp_path: Path) -> None:
+    models = manager(tmp_path, model=TRANSFORMER | {"vocab_size": 40}, tokenizer=Sizes())
+
+    with pytest.raises(ConfigError, match=r"task\.model: knows 40 tokens, and the tokenizer has 50"):
+        models.build(n_labels=3)
+
+
+def test_a_model_that_began_with_weights_is_made_again_without_them(tmp_path: Path) -> None:
+    made = manager(tmp_path, model=TRANSFORMER, tokenizer=Sizes()).build(n_labels=3)
+    made.save_pretrained(tmp_path / "folder")  # type: ignore[operator]
+    node = {"_target_": "project.tasks.models.classifier_from_pretrained", "name_or_path": str(tmp_path / "folder")}
+    models = manager(tmp_path, model=node, tokenizer=Sizes())
+    described = describe(models.build(n_labels=3))
+    shutil.rmtree(tmp_path / "folder")
+
+    again = models.build(n_labels=3, described=described)
+
+    again.load_state_dict(made.state_dict())
+    assert described is not None
+    assert describe(torch.nn.Linear(1, 1)) is None
+    with pytest.raises(CheckpointError, match="transformers has no model 'pipeline'"):
+        models.build(n_labels=3, described=described | {"class": "pipeline"})
