@@ -24,7 +24,7 @@ EXTRA_PINS := -c requirements.lock --no-build-isolation
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-fast chaos lint format dashboard benchmark benchmark-sweep install extras lock clean
+.PHONY: help train test test-fast chaos lint format dashboard benchmark benchmark-sweep audit install extras lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-15s %s\n", $$1, $$2} /^#   / {sub(/^#   /, ""); print}' Makefile
@@ -62,6 +62,11 @@ benchmark: $(INSTALLED) ## how long processes take to start
 benchmark-sweep: $(INSTALLED) ## what a trial costs in a sweep, beside other launchers; half an hour on two cores
 	@test -n "$(VENV)" || "$(BIN)/python" -c "import hydra_plugins.hydra_joblib_launcher, hydra_plugins.hydra_submitit_launcher" 2>/dev/null || $(PIP_INSTALL) $(EXTRA_PINS) -e ".[benchmark]"
 	@exec "$(BIN)/python" benchmarks/sweep.py $(ARGS)
+
+# Strict: what could not be looked up, as without a network, must not read as clean.
+audit: $(INSTALLED) ## known vulnerabilities of the pins, by pip-audit, which asks PyPI
+	@test -n "$(VENV)" || "$(BIN)/python" -c "import pip_audit" 2>/dev/null || $(PIP_INSTALL) $(EXTRA_PINS) -e ".[audit]"
+	@exec "$(BIN)/python" -m pip_audit --strict --disable-pip --no-deps -r requirements.lock $(ARGS)
 
 install: $(INSTALLED) ## make .venv and install the pins, if that is not done
 

@@ -171,6 +171,18 @@ def test_the_dashboard_installs_its_package_once(checkout: Path, is_missing: str
     ]
 
 
+def test_the_audit_fails_for_what_it_cannot_look_up(checkout: Path) -> None:
+    """Without a network pip-audit says of every package that it was skipped, and that this is no failure."""
+    run_make(checkout, "install")
+    read_calls(checkout)
+
+    run_make(checkout, "audit", "ARGS=--ignore-vuln X")
+
+    assert read_calls(checkout) == [
+        "-m pip_audit --strict --disable-pip --no-deps -r requirements.lock --ignore-vuln X"
+    ]
+
+
 def test_the_dashboard_wants_a_sweep(checkout: Path) -> None:
     result = run_make(checkout, "dashboard")
 
