@@ -1,6 +1,7 @@
 """Fixtures of the whole suite, and the guards: a test that leaves anything behind fails."""
 
 import signal
+import tempfile
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -53,6 +54,13 @@ def _needs_server(request: pytest.FixtureRequest) -> bool:
         return True
     parameters = getattr(getattr(request.node, "callspec", None), "params", {})
     return parameters.get("start_method") == "forkserver"
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder whose path is short enough to be TMPDIR: sockets lie in it."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

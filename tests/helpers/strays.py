@@ -22,7 +22,7 @@ def leave_running(folder: str, way: str) -> None:
     """Starts one process in each of the ways, each of which notes its pid in `folder`, and ends in the way named."""
     for start in _STARTS.values():
         start(folder)
-    until(lambda: len(_noted(folder)) == len(WAYS), 60)
+    until(lambda: not _missing(folder), 60, what=lambda: _missing(folder))
     end_by(way)
 
 
@@ -30,7 +30,7 @@ def task(*, folder: str, report: Any) -> dict[str, float]:
     """A task of a run that does so, and then works until it is stopped."""
     for start in _STARTS.values():
         start(folder)
-    until(lambda: len(_noted(folder)) == len(WAYS), 60)
+    until(lambda: not _missing(folder), 60, what=lambda: _missing(folder))
     Path(folder, "all").touch()
     step = 0
     while not Path(folder, "enough").exists():
@@ -42,6 +42,10 @@ def task(*, folder: str, report: Any) -> dict[str, float]:
 
 def _noted(folder: str) -> list[Path]:
     return [path for path in Path(folder).glob("*.pid") if path.read_text()]
+
+
+def _missing(folder: str) -> str:
+    return ", ".join(set(WAYS) - {path.stem for path in _noted(folder)})
 
 
 def left(folder: Path) -> dict[str, int]:

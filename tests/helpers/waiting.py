@@ -7,13 +7,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T | None], deadline_s: float = 5.0, *, what: str = "") -> T:
-    """The first truthy value of `condition`; fails after `deadline_s`."""
+def until(condition: Callable[[], T | None], deadline_s: float = 5.0, *, what: str | Callable[[], str] = "") -> T:
+    """The first truthy value of `condition`; fails after `deadline_s`, and says `what` it waited for."""
     deadline = time.monotonic() + deadline_s
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() >= deadline:
-            raise AssertionError(f"not within {deadline_s:g} s: {what or condition}")
+            said = what() if callable(what) else what
+            raise AssertionError(f"not within {deadline_s:g} s: {said or condition}")
         time.sleep(0.01)

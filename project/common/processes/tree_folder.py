@@ -8,6 +8,7 @@ import contextlib
 import getpass
 import itertools
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -18,11 +19,19 @@ from project.common.processes.identity import ProcessKey, Role
 
 PREFIX = "project-tree-"
 _OWNER = "owner.json"
+# A socket's path may have 107 bytes, of which the folder takes 22 and the longest socket in it, torch's, 34.
+LONGEST = 51
+_SHORT = "/tmp"
+
+log = logging.getLogger(__name__)
 
 
 def make() -> Path:
     """Makes the folder of this process's tree."""
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=machine_folder()))  # short: a socket's path may have 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=machine_folder()))
+    if not folder.is_relative_to(tempfile.gettempdir()):
+        text = "TMPDIR: %s is too long for the addresses of sockets (%d bytes at most); temporary files lie in %s"
+        log.warning(text, tempfile.gettempdir(), LONGEST, folder.parent)
     (folder / _OWNER).write_text(json.dumps(vars(ProcessKey.own())))
     return folder
 
@@ -44,7 +53,10 @@ def owner() -> ProcessKey | None:
 def machine_folder() -> Path:
     """The temporary folder that all processes of this machine share, also seen from within a tree."""
     folder = _folder_of(os.environ.get(strays.MARK, ""))
-    return Path(tempfile.gettempdir()) if folder is None else folder.parent
+    if folder is not None:
+        return folder.parent
+    wished = tempfile.gettempdir()
+    return Path(_SHORT if len(os.fsencode(wished)) > LONGEST and os.access(_SHORT, os.W_OK) else wished)
 
 
 def use(mark: str) -> None:

@@ -197,20 +197,21 @@ def test_forking_from_a_server_that_is_gone_is_one_clear_error() -> None:
     assert lines == ["process server: gone, trial cannot be forked; call process_server.start()"]
 
 
-def test_a_killed_main_leaves_no_socket_once_another_has_started(tmp_path: Path) -> None:
+def test_a_killed_main_leaves_no_socket_once_another_has_started(tmp_path: Path, short_folder: Path) -> None:
     with running(
         ["python", "-c", MAIN % ((),) + "report(); print('ready', flush=True); time.sleep(60)"],
         output=tmp_path / "out",
-        environ={"TMPDIR": str(tmp_path)},
+        environ={"TMPDIR": str(short_folder)},
     ) as tree:
         tree.wait_until_written("ready")
+        assert list(short_folder.glob("project-tree-*/listener-*"))
         tree.signal(signal.SIGKILL)
         tree.wait()
         tree.assert_nothing_left()
 
-    run_main("report(); process_server.stop()", TMPDIR=str(tmp_path))
+    run_main("report(); process_server.stop()", TMPDIR=str(short_folder))
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert list(short_folder.iterdir()) == []
 
 
 def test_is_not_shared_with_a_user_fork(served: int) -> None:

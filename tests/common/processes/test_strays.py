@@ -88,7 +88,9 @@ def test_a_later_process_with_the_pid_of_a_trial_is_a_stranger() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["enough", "SIGINT", "SIGKILL", "SIGKILL of the trial", "SIGKILL of all"])
-def test_nothing_that_a_task_started_survives_its_run(start_method: str, tmp_path: Path, end: str) -> None:
+def test_nothing_that_a_task_started_survives_its_run(
+    start_method: str, tmp_path: Path, short_folder: Path, end: str
+) -> None:
     task = (
         "task.run._target_=tests.helpers.strays.task",
         f"+task.run.folder={tmp_path}",
@@ -96,7 +98,7 @@ def test_nothing_that_a_task_started_survives_its_run(start_method: str, tmp_pat
         "~task.run.step_s",
     )
     method = f"processes.start_method={start_method}"
-    environ = {"TMPDIR": str(tmp_path)}
+    environ = {"TMPDIR": str(short_folder)}
     with runs.started(runs.trivial(tmp_path, method, *task), tmp_path, environ=environ) as tree:
         until(lambda: (tmp_path / "all").exists() or tree.popen.poll() is not None, 120, what=tree.text)
         started = left(tmp_path)
@@ -108,10 +110,10 @@ def test_nothing_that_a_task_started_survives_its_run(start_method: str, tmp_pat
                 following.wait()
         tree.assert_nothing_left(8.0)
 
-        assert {"deaf daemon", "shell", "subprocess", "without environment"} <= set(started) <= set(WAYS)
+        assert {"deaf daemon", "shell", "subprocess", "without environment"} <= set(started) <= set(WAYS), tree.text
         assert survivors == {}
         assert left(tmp_path) == {}
-        assert list(tmp_path.glob("project-tree-*")) == []
+        assert list(short_folder.iterdir()) == []
         assert "the task left running, and it was ended: " in tree.text or end == "SIGKILL of all"
 
 

@@ -13,8 +13,8 @@ from project.common.processes.identity import ProcessKey
 
 
 @pytest.fixture(autouse=True)
-def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def _temporary(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(short_folder))
 
 
 def left_by(key: ProcessKey, name: str) -> Path:
@@ -48,3 +48,16 @@ def test_only_the_owner_removes_it() -> None:
     assert folder.exists()
     tree_folder.remove(folder, os.getpid())
     assert not folder.exists()
+
+
+def test_where_a_path_would_be_too_long_for_sockets_a_short_one_is_used_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = tmp_path / ("long" * 30)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    folder = tree_folder.make()
+    tree_folder.remove(folder, os.getpid())
+
+    assert folder.parent == Path("/tmp")
+    assert f"TMPDIR: {long} is too long for the addresses of sockets (51 bytes at most)" in caplog.text
