@@ -2,9 +2,9 @@
 
 import gettext
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
+from project.tasks.packages import package_dir
 from project.tasks.splits import normalise
 
 LANGUAGES = ("cs", "da", "de", "es", "fi", "fr", "it", "nl", "pl", "pt", "sv", "tr")
@@ -27,7 +27,7 @@ def load_messages(
     Raises:
         ValueError: the package is not installed, or has no catalogues in a language.
     """
-    root = _package_dir(package)
+    root = package_dir(package)
     catalogues = _find_catalogues(root)
     unknown = [language for language in languages if language not in catalogues]
     if unknown or not languages:
@@ -40,14 +40,6 @@ def load_messages(
         for language in dict.fromkeys(languages)
         for row in _rows(catalogues[language], language=language, min_chars=min_chars)
     ]
-
-
-def _package_dir(package: str) -> Path:
-    # The spec of a top-level package is found without importing it; Django itself takes seconds and wants settings.
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        raise ValueError(f"package: '{package}' is not installed; pip install {package}")
-    return Path(spec.origin).parent
 
 
 def _find_catalogues(root: Path) -> dict[str, list[Path]]:
