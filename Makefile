@@ -24,7 +24,10 @@ EXTRA_PINS := -c requirements.lock --no-build-isolation
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-fast chaos lint format dashboard benchmark benchmark-sweep audit install extras lock clean
+.PHONY: help train test test-fast chaos lint format dashboard benchmark benchmark-sweep audit install extras lock clean update-template
+# begin template
+.PHONY: template manifest
+# end template
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-15s %s\n", $$1, $$2} /^#   / {sub(/^#   /, ""); print}' Makefile
@@ -41,7 +44,7 @@ test-fast: $(INSTALLED) ## the tests that take less than a minute together
 lint: $(INSTALLED) ## style, types and the direction of imports
 	@"$(BIN)/ruff" check .
 	@"$(BIN)/ruff" format --check .
-	@"$(BIN)/mypy" project $(wildcard train.py eval.py predict.py)
+	@"$(BIN)/mypy" project $(wildcard train.py eval.py predict.py template)
 	@"$(BIN)/lint-imports"
 
 format: $(INSTALLED) ## lay out the code and mend what can be mended
@@ -84,6 +87,7 @@ install: $(INSTALLED) ## make .venv and install the pins, if that is not done
 	$(PIP_INSTALL) "$$(grep '^torch==' requirements.lock)"; \
 	$(PIP_INSTALL) -r requirements.lock; \
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .; \
+	$(if $(strip $(EXTRAS)),$(PIP_INSTALL) $(EXTRA_PINS) -e ".[$(EXTRAS)]";) \
 	.venv/bin/python -m compileall -qq -j 0 .venv/lib || true; \
 	touch $@; : >.venv-installing
 
@@ -105,6 +109,17 @@ lock: ## write requirements.lock from setup.cfg; ARGS="-c requirements.lock" kee
 	sed 's/+[^ ]*$$//' "$$dir/pins" >>requirements.lock.new && \
 	mv requirements.lock.new requirements.lock
 
+update-template: $(INSTALLED) ## bring later changes of the template into this project
+	@exec "$(BIN)/python" -m project.template_update $(ARGS)
+
+# begin template
+template: $(INSTALLED) ## make two projects from this template, check them and train in them
+	@exec "$(BIN)/python" -m template.check $(ARGS)
+
+manifest: $(INSTALLED) ## write the list of files from which projects are made, after files were added or removed
+	@exec "$(BIN)/python" -m template.manifest
+
+# end template
 clean: ## remove caches and builds; .venv and runs stay
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -149,7 +149,7 @@ class Benchmark:
 
     def _default_run(self) -> float:
         epochs = () if self.epochs is None else (f"trainer.max_epochs={self.epochs}",)
-        self._last = self.place.train("default", "trainer=cpu", *epochs)
+        self._last = self.place.train("default", "task=language_id", "trainer=cpu", *epochs)
         return self._last.seconds
 
     def _bare_run(self) -> float:

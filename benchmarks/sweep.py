@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
+from project.common.process_registry import read_run  # noqa: E402 - likewise
 from benchmarks.measure import Place  # noqa: E402 - found by the line above
 from benchmarks.startup import DDP, measure_all  # noqa: E402 - likewise
 from benchmarks.sweep_measure import (  # noqa: E402 - likewise
@@ -29,7 +30,6 @@ from benchmarks.sweep_measure import (  # noqa: E402 - likewise
     start_up_s,
 )
 from benchmarks.table import Row, machine, print_table, write_results  # noqa: E402 - likewise
-from project.common.process_registry import read_run  # noqa: E402 - likewise
 
 RESULTS = ROOT / "benchmarks" / "results" / "sweep.json"
 OURS, PLAIN = str(ROOT / "train.py"), str(ROOT / "benchmarks" / "plain_hydra.py")

@@ -12,9 +12,9 @@ from typing import Any
 
 import psutil
 
-from benchmarks.measure import LIMIT_S, MB, BenchmarkError, Place, sample_memory
 from project.common.process_registry import ProcessRecord
 from project.common.processes.identity import Role
+from benchmarks.measure import LIMIT_S, MB, BenchmarkError, Place, sample_memory
 
 HUNDRED = 100
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from project.common.process_registry import ProcessRecord
+from project.common.processes.identity import Identity, ProcessKey, Role
 from benchmarks import sweep
 from benchmarks.measure import BenchmarkError, Place
 from benchmarks.sweep import SweepBenchmark, is_installed
@@ -21,8 +23,6 @@ from benchmarks.sweep_measure import (
     start_up_s,
 )
 from benchmarks.table import Row, print_table, write_results
-from project.common.process_registry import ProcessRecord
-from project.common.processes.identity import Identity, ProcessKey, Role
 
 
 def leave_outcome(folder: Path, name: str, *, at: float, status: str = "completed", step: int = 3) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from project.common.process_registry import ProcessRecord
+from project.common.processes.identity import Identity, ProcessKey, Role
 from benchmarks import startup
 from benchmarks.measure import BenchmarkError, Place, first_batch_s, medians, require_method
 from benchmarks.startup import Benchmark, bare_settings, measure_all
 from benchmarks.table import Row, machine, print_table, write_results
-from project.common.process_registry import ProcessRecord
-from project.common.processes.identity import Identity, ProcessKey, Role
 
 FACTS = {"cores": 2, "memory_gb": 8, "load": 0.1, "versions": {}}
 
@@ -152,7 +152,7 @@ def test_the_bare_script_gets_the_numbers_of_the_default_task() -> None:
     from omegaconf import OmegaConf
 
     with initialize_config_dir(str(startup.ROOT / "conf")):
-        config: Any = OmegaConf.to_container(compose("config"))
+        config: Any = OmegaConf.to_container(compose("config", overrides=["task=language_id"]))
 
     settings = bare_settings(config)
 

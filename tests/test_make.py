@@ -45,7 +45,7 @@ def checkout(tmp_path: Path) -> Path:
 def start_make(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     clean = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VENV", "ARGS")}
     clean |= {"CALLS": str(folder / "calls"), "REAL_PYTHON": sys.executable, **environment}
-    command = ["make", "PYTHON=./recording python", *arguments]
+    command = ["make", "PYTHON=./recording python", "EXTRAS=", *arguments]
     return subprocess.Popen(command, cwd=folder, env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -203,4 +203,4 @@ def test_says_how_to_name_another_python_when_there_is_none(checkout: Path) -> N
     result = run_make(checkout, "train", "PYTHON=python-of-nobody")
 
     assert result.returncode != 0
-    assert "PYTHON: 'python-of-nobody' was not found; install Python 3.11" in result.stderr
+    assert "PYTHON: 'python-of-nobody' was not found; install Python 3." in result.stderr

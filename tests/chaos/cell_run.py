@@ -15,7 +15,7 @@ import psutil
 
 from tests.chaos import cgroup, checks
 from tests.chaos.cells import Cell
-from tests.helpers.training import ROOT, TINY
+from tests.helpers.training import ROOT, TINY, with_task
 from tests.helpers.tree import Tree, running
 from tests.helpers.waiting import until
 
@@ -58,7 +58,7 @@ def command(folder: Path, data: Path, start_method: str, cell: Cell | None) -> l
         more.append(f"processes.stall_timeout_s={STALL_S[start_method]}")
     if cell is not None and cell.victim == "wandb-core":
         more += ["managers/wandb=offline", "managers.wandb.close_timeout_s=3"]
-    return ["python", str(ROOT / "train.py"), *TINY, *places, *shape, *more]
+    return ["python", str(ROOT / "train.py"), *with_task([*TINY, *places, *shape, *more])]
 
 
 def run_cell(cell: Cell, start_method: str, *, folder: Path, data: Path) -> Result:

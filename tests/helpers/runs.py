@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 
 from project.common.files.layout import RunLayout
 from project.common.process_registry import ProcessRecord, read_run
-from tests.helpers.training import ROOT, TINY, write_data
+from tests.helpers.training import ROOT, TINY, with_task, write_data
 from tests.helpers.tree import Tree, running
 from tests.helpers.waiting import until
 
@@ -36,7 +36,8 @@ def tiny(folder: Path, *overrides: str) -> list[str]:
     places = (f"paths.runs_dir={folder}/runs", f"paths.cache_dir={folder}/cache", f"task.data.files={{{files}}}")
     pace = f"+callbacks.pace._target_={__name__}.Pace"
     saving = "callbacks.checkpoint.every_n_steps=1"
-    return ["python", str(ROOT / "train.py"), *TINY, *places, pace, saving, "logger=none", *overrides]
+    words = with_task([*TINY, *places, pace, saving, "logger=none", *overrides])
+    return ["python", str(ROOT / "train.py"), *words]
 
 
 def trivial(folder: Path, *overrides: str) -> list[str]:

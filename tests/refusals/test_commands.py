@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.training import ROOT, TINY
+from tests.helpers.training import ROOT, TINY, with_task
 from tests.helpers.tree import running
 
 
@@ -43,7 +43,10 @@ def test_refused_data_ends_the_command_with_its_text_last(tmp_path: Path) -> Non
     (tmp_path / "my.jsonl").write_text("{}\n")
 
     code, output = refusal_of_command(
-        tmp_path, *(item for item in TINY if "task.data" not in item), "task.data.files=my.jsonl", "paths.cache_dir=c"
+        tmp_path,
+        *with_task([item for item in TINY if "task.data" not in item]),
+        "task.data.files=my.jsonl",
+        "paths.cache_dir=c",
     )
 
     assert code == 2

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import project
 from tests.helpers.tree import ROOT, running
 
 pytestmark = pytest.mark.slow
 
+NAME = project.__name__
 SWEEP = (
     *("-m", "task=trivial", "name=x", "hydra.sweeper.n_trials=1", "seed=choice(1)", "managers/wandb=disabled"),
     *("logger=none", "managers.directory.min_free_mb=0"),
@@ -19,11 +21,11 @@ SWEEP = (
 
 def install(package: str, folder: Path) -> None:
     """A copy of the project under another name, with the metadata that an installation writes."""
-    for name in ("project", "conf"):
+    for name in (NAME, "conf"):
         target = folder / package / "conf" if name == "conf" else folder / package
         shutil.copytree(ROOT / name, target, ignore=shutil.ignore_patterns("__pycache__", "local"))
     for path in [*(folder / package).rglob("*.py"), *(folder / package).rglob("*.yaml")]:
-        path.write_text(re.sub(r"\bproject(?=[./]|$| import)", package, path.read_text(), flags=re.MULTILINE))
+        path.write_text(re.sub(rf"\b{NAME}(?=[./]|$| import)", package, path.read_text(), flags=re.MULTILINE))
     settings = ConfigParser(interpolation=None)
     settings.read(ROOT / "setup.cfg")
     info = folder / f"{package}-0.0.dist-info"
@@ -31,7 +33,7 @@ def install(package: str, folder: Path) -> None:
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0\n")
     groups = settings["options.entry_points"].items()
     text = "".join(f"[{group}]\n{entries.strip()}\n" for group, entries in groups)
-    (info / "entry_points.txt").write_text(text.replace("project", package))
+    (info / "entry_points.txt").write_text(text.replace(NAME, package))
 
 
 def test_each_of_two_installed_projects_uses_its_own(tmp_path: Path) -> None:

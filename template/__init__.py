@@ -1,0 +1,1 @@
+"""Makes projects from this repository; no project has it itself."""
