@@ -9,6 +9,7 @@ from typing import Any
 from lightning.pytorch.callbacks import EarlyStopping
 
 from project.common.errors import ProjectError, PrunedError
+from project.common.files.atomic import write_json
 from project.common.managers import (
     get_batch_manager,
     get_cuda_manager,
@@ -246,6 +247,10 @@ class Training:
     def _test(self, kept: Path | None) -> dict[str, float]:
         self._take(kept)
         self.trainer.test(self.module, datamodule=self.datamodule, verbose=False)
+        counts = self.module.test_metrics.counts
+        if self._identity.rank == 0 and counts is not None and not self.trainer.fast_dev_run:
+            told = {"split": "test", "labels": get_data_manager().labels, "counts": counts}
+            write_json(get_directory_manager().layout.confusion, told)
         return self.module.latest.get("test", {})  # none with trainer.limit_test_batches=0
 
     def _take(self, kept: Path | None) -> None:

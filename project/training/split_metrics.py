@@ -8,6 +8,8 @@ from torchmetrics import Metric
 
 from project.common.managers import get_metrics_manager
 
+_MOST_LABELS = 500  # whose pairs are counted: a quarter of a million
+
 
 class SplitMetrics(nn.Module):
     """Loss and scores of a split. A module, so that its sums move to the device with the model's.
@@ -23,6 +25,8 @@ class SplitMetrics(nn.Module):
         self.split = split
         self.loss = metrics.mean()
         self.scores = metrics.collection(split, n_labels=n_labels)
+        self.confusion = _confusion_matrix(n_labels) if split == "test" else None
+        self.counts: list[list[int]] | None = None  # label by prediction, of the last `compute`
         # A language model's scores would gather every token's logits: its loss says it all.
         self._has_perplexity = n_labels is None
 
@@ -37,6 +41,8 @@ class SplitMetrics(nn.Module):
         self.loss.update(outputs.loss, weight=n_targets(labels))
         if len(self.scores):
             self.scores.update(outputs.logits.detach(), labels)
+        if self.confusion is not None:
+            self.confusion.update(outputs.logits.detach().argmax(dim=-1), labels)
 
     def compute(self) -> dict[str, Tensor]:
         """One number a metric for the rows of all ranks, and starts afresh; what is not one number is left out."""
@@ -46,6 +52,9 @@ class SplitMetrics(nn.Module):
             values[f"{self.split}/perplexity"] = loss.exp()
         self.loss.reset()
         self.scores.reset()
+        if self.confusion is not None:
+            self.counts = self.confusion.compute().tolist()
+            self.confusion.reset()
         return {name: value for name, value in values.items() if value.numel() == 1}
 
     @property
@@ -71,6 +80,14 @@ class SplitMetrics(nn.Module):
 
     def _metrics(self) -> list[tuple[str, Metric]]:
         return [("loss", self.loss), *self.scores.items(keep_base=True)]
+
+
+def _confusion_matrix(n_labels: int | None) -> Metric | None:
+    if n_labels is None or not 2 <= n_labels <= _MOST_LABELS:
+        return None
+    from torchmetrics.classification import MulticlassConfusionMatrix
+
+    return MulticlassConfusionMatrix(n_labels, validate_args=False)
 
 
 def n_targets(labels: Tensor) -> int | Tensor:

@@ -46,6 +46,11 @@ def test_two_ranks_evaluate_every_row_once(tmp_path: Path) -> None:
     assert shared.records[1] is not None
     assert shared.records[1]["metrics"] == shared.record["metrics"]
     assert not list((tmp_path / "two" / "processes").glob("rendezvous*"))
+    counted = json.loads(shared.layout.confusion.read_text())
+    assert (counted["split"], counted["labels"]) == ("test", ["aa", "bb", "cc"])
+    assert sum(map(sum, counted["counts"])) == 7
+    right = sum(row[i] for i, row in enumerate(counted["counts"]))
+    assert right / 7 == pytest.approx(shared.record["metrics"]["test/acc"])
 
 
 def test_workers_change_nothing(tmp_path: Path) -> None:

@@ -40,9 +40,14 @@ class RunLayout:
         return self.run_dir / "predictions.parquet"
 
     @property
-    def samples(self) -> Path:
-        """Texts that a language model wrote, an object per line: prompt, text, and what else there is to say."""
-        return self.run_dir / "samples.jsonl"
+    def confusion(self) -> Path:
+        """How often each label was taken for which at the end of the training: split, labels, counts."""
+        return self.run_dir / "confusion.json"
+
+    @property
+    def sample(self) -> Path:
+        """What a language model wrote at the end of its training."""
+        return self.run_dir / "sample.txt"
 
     @property
     def report(self) -> Path:

@@ -1,5 +1,6 @@
-"""What eval.py predicted: which labels were taken for which, and the mistakes that the model was surest of."""
+"""What was predicted: which labels were taken for which, and the mistakes that the model was surest of."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ _MISTAKES = 15
 
 @dataclass(frozen=True)
 class Predictions:
-    """The rows of `predictions.parquet`.
+    """What the training counted, or the rows of eval.py's `predictions.parquet`.
 
     Args:
         split: Which rows they are.
@@ -39,6 +40,18 @@ class Predictions:
     def n_right(self) -> int:
         """How many of them rightly."""
         return sum(self.counts[i][i] for i in range(len(self.names)))
+
+
+def read_counts(path: Path) -> Predictions | None:
+    """Reads what the training counted; None where there is nothing, or something else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        names, counts = [str(name) for name in found["labels"]], [[int(it) for it in row] for row in found["counts"]]
+        if {len(names)} != {len(counts), *map(len, counts)}:
+            return None
+        return Predictions(str(found["split"]), names, counts, [])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def read_predictions(path: Path) -> Predictions | None:

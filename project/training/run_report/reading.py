@@ -17,7 +17,7 @@ from project.common.processes.identity import Role
 from project.common.processes.timeline_svg import timeline_svg
 
 _MOST_BYTES = 2_000_000  # of a file that is shown as text
-_MOST_SAMPLES = 50
+_LONGEST_SAMPLE = 20_000
 _SETTING = re.compile(r"^(?P<before>[ \t-]*['\"]?(?P<key>[\w./@+-]+)['\"]?:[ \t]+)\S.*$", re.MULTILINE)
 _NOTED = re.compile(r"^\S+ \S+ (WARNING|ERROR|CRITICAL)\b.*$", re.MULTILINE)
 
@@ -46,7 +46,7 @@ class RunFacts:
     history: list[dict[str, Any]]
     began: str
     picture: str
-    samples: list[dict[str, Any]]
+    sample: str
     noted: list[str]
 
     @property
@@ -91,9 +91,7 @@ def read_facts(run_dir: Path) -> RunFacts:
         history=read_history(layout.metrics_history),
         began=began,
         picture=picture,
-        samples=[it for it in map(_parsed, _text(layout.samples).splitlines()) if isinstance(it, dict)][
-            -_MOST_SAMPLES:
-        ],
+        sample=_text(layout.sample)[:_LONGEST_SAMPLE],
         noted=[match.group() for match in _NOTED.finditer(_text(layout.run_log, from_end=True))][-20:],
     )
 

@@ -12,7 +12,7 @@ from project.common.pages.html import escaped, facts_table, link, page, section,
 from project.common.pages.plots import make_plot, plot_sections
 from project.common.wording import clock
 from project.training.run_report.figures import comparison, curves
-from project.training.run_report.predictions import Predictions, confusion_matrix, read_predictions
+from project.training.run_report.predictions import Predictions, confusion_matrix, read_counts, read_predictions
 from project.training.run_report.reading import RunFacts, read_facts
 
 _COLOURS = {"completed": "#2f9e62", "running": "#3b7dd8", "pruned": "#b98400", "interrupted": "#b98400"}
@@ -45,8 +45,8 @@ def _sections(facts: RunFacts, page_dir: Path) -> Iterator[str]:
     yield section("Metrics", _metrics(facts))
     yield _side_by_side(plot_sections([comparison(facts), *curves(facts)]))
     yield from _predictions(facts)
-    if facts.samples:
-        yield section("Samples", _records_table(facts.samples), note=f"the last {len(facts.samples)}")
+    if facts.sample:
+        yield section("Sample", _pre(facts.sample), note="what the model wrote at the end of its training")
     if facts.picture:
         note = "a row per process, a bar per state"
         yield section("Processes", f'<div class="scroll">{facts.picture}</div>', note=note)
@@ -116,17 +116,16 @@ def _short(text: str) -> str:
 
 
 def _predictions(facts: RunFacts) -> Iterator[str]:
-    found = read_predictions(facts.layout.predictions)
-    if found is None:
-        if not facts.samples:
-            command = f"python eval.py ckpt={facts.layout.run_dir} split=test"
-            yield section("Confusion matrix", _pre(command), note="there are no predictions; this command writes them")
+    found = read_predictions(facts.layout.predictions) or read_counts(facts.layout.confusion)
+    if found is None or not found.names:
         return
-    split = found.split or "rows"
-    title = f"Confusion matrix: {split}, {found.n_right} of {found.n_rows} right"
+    title = f"Confusion matrix: {found.split or 'rows'}, {found.n_right} of {found.n_rows} right"
     yield from plot_sections([make_plot(title, lambda: confusion_matrix(found))])
     if found.mistakes:
         yield section("The surest mistakes", _mistakes(found))
+    elif found.n_right < found.n_rows:
+        command = f"python eval.py ckpt={facts.layout.run_dir} split={found.split}"
+        yield section("The surest mistakes", _pre(command), note="this command writes the predictions that tell them")
 
 
 def _mistakes(found: Predictions) -> str:

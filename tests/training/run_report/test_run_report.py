@@ -60,7 +60,7 @@ def full_run(run_dir: Path) -> RunLayout:
         outcome=json.dumps(outcome),
         metrics_history="".join(json.dumps(line) + "\n" for line in lines),
         overrides=json.dumps([f"a={ODD}"]),
-        samples=json.dumps({"prompt": ODD, "text": ODD}) + "\n",
+        sample=ODD,
         run_log=f"2026-01-01 10:00:00,000 WARNING rank0 1 x: {ODD}\n2026-01-01 10:00:00,000 INFO rank0 1 x: calm\n",
         timeline_picture=ODD,
         main_record=RECORD,
@@ -96,7 +96,7 @@ def test_everything_of_a_run_is_on_one_page_and_escaped(tmp_path: Path) -> None:
 
     own = html.replace(get_plotlyjs(), "")
     titles = re.findall("<h2>(.*?)</h2>", own)
-    assert {"Metrics", "Beside the baselines", "acc", "loss", "Samples", "Processes", "Configuration"} <= set(titles)
+    assert {"Metrics", "Beside the baselines", "acc", "loss", "Sample", "Processes", "Configuration"} <= set(titles)
     assert "Confusion matrix: test, 2 of 4 right" in titles
     assert "calm" not in own
     assert MARKUP not in own
@@ -116,7 +116,9 @@ def test_everything_of_a_run_is_on_one_page_and_escaped(tmp_path: Path) -> None:
         ("outcome", "[" * 100_000),
         ("metrics_history", '{"step": "x", "a": 1}\n{"step": 1, "a": [2], "b": "NaN"}\n{"step": null, "c": 1}\n'),
         ("predictions", "no parquet"),
-        ("samples", "7\n{}\n"),
+        ("confusion", "[" * 100_000),
+        ("confusion", '{"split": 1, "labels": ["a"], "counts": [[1, 2]]}'),
+        ("confusion", '{"split": 1, "labels": [], "counts": []}'),
         ("overrides", "a: 1"),
         ("main_record", RECORD | {"started": 1e300}),
         ("main_record", RECORD | {"started": "x"}),
@@ -135,11 +137,19 @@ def test_odd_content_is_data_and_left_out(
     assert not (tmp_path / "made").exists()
 
 
-def test_a_run_without_an_end_says_so_and_how_predictions_are_made(tmp_path: Path) -> None:
+def test_a_run_without_an_end_says_so(tmp_path: Path) -> None:
     html = write_run_report(make_run(tmp_path / "run").run_dir).read_text()
 
     assert ">killed</span>" in html
     assert "There is no final value." in html
+
+
+def test_what_the_training_counted_is_shown_and_how_the_mistakes_are_told(tmp_path: Path) -> None:
+    counts = {"split": "test", "labels": ["a", "b"], "counts": [[3, 1], [0, 2]]}
+
+    html = write_run_report(make_run(tmp_path / "run", confusion=json.dumps(counts)).run_dir).read_text()
+
+    assert "<h2>Confusion matrix: test, 5 of 6 right</h2>" in html
     assert f"python eval.py ckpt={tmp_path / 'run'} split=test" in html
 
 
