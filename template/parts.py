@@ -3,7 +3,9 @@
 import re
 
 # `# begin template` ... `# end template`, `<!-- begin task digits -->` ... `<!-- end task digits -->`
-_PART = re.compile(r"^[^\n\w]*begin (template|task (\w+))\W*\n(.*?)^[^\n\w]*end \1\W*\n", re.DOTALL | re.MULTILINE)
+_PART = re.compile(
+    r"^[^\n\w]*begin (template|task (\w+))[^\n\w]*\n(.*?)^[^\n\w]*end \1[^\n\w]*\n", re.DOTALL | re.MULTILINE
+)
 # A line that ends so: `| a | b | <!-- task digits -->`
 _LINE = re.compile(r"^(.*?) *<!-- (?:template|task (\w+)) -->\n", re.MULTILINE)
 

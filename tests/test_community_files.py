@@ -6,26 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-# begin template
-import project
-# end template
 from tests.helpers.training import ROOT
 
 FORMS = sorted(path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
 PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
-
-
-# begin template
-def test_the_citation_names_this_version() -> None:
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-
-    assert citation["cff-version"] == "1.2.0"
-    assert str(citation["version"]) == project.__version__
-    assert citation["license"] == "Apache-2.0"
-    assert {"message", "title", "authors"} <= citation.keys()
-
-
-# end template
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)

@@ -9,6 +9,7 @@ from template.rename import rename, rename_path
 from tests.helpers.packages import ROOT
 
 TEMPLATES_OWN = (
+    "CITATION.cff",
     "docs/template.md",
     "template/",
     "tests/template/",
