@@ -13,7 +13,7 @@ import pytest
 from project.common.files.checkpoint_file import load_checkpoint_file
 from project.common.files.layout import RunLayout
 from tests.helpers.runs import run_folder, started, tiny, wait_for_step
-from tests.helpers.training import ProbeCallback, Run, equal, tiny_config, train
+from tests.helpers.training import ProbeCallback, Run, equal, history, tiny_config, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("served")]
 
@@ -40,8 +40,7 @@ def assert_same(layout: RunLayout, whole: Run) -> None:
     for key in ("state_dict", "optimizer_states", "lr_schedulers", "epoch", "global_step"):
         assert equal(one[key], other[key]), key
     assert json.loads(layout.metrics.read_text()) == whole.record["metrics"]
-    lines = [json.loads(line) for line in layout.metrics_history.read_text().splitlines()]
-    assert [{key: value for key, value in line.items() if key != "time"} for line in lines] == whole.history()
+    assert history(layout) == whole.history()
 
 
 def ended(command: list[str], folder: Path, **environ: str) -> tuple[int, str]:

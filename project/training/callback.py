@@ -6,13 +6,16 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+import torch
 from lightning.pytorch.callbacks import Checkpoint
+from torch import nn
 
 from project.common.errors import ProjectError, PrunedError
 from project.common.managers import get_metrics_manager
 from project.common.managers.process_init import ensure_process_initialized
 from project.common.process_registry import heartbeat, set_state
 from project.common.processes.stop import PASSED_ON, StopRequest, StopRequested, raise_if_stop_requested, stop_request
+from project.training import speed
 from project.training.agreement import Agreement
 from project.training.checkpoint import Checkpoints, diverged, ends_epoch, is_accumulating, is_finite, may_save
 from project.training.rng import seed_process
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Logged of single steps: in the history, not in the final metrics.
-STEP_METRICS = ("train/loss_step", "train/lr")
+STEP_METRICS = ("train/loss_step", "train/lr", "train/grad_norm", *speed.NAMES)
 
 # What is kept back for saving and closing when a validation is finished after a stop was requested.
 _CLOSING_S = 3.0
@@ -50,6 +53,8 @@ class ProcessCallback(Checkpoint):
         self._n_reported = 0
         self._is_pruned = False
         self._is_stepping = False
+        self._grad_norm: torch.Tensor | None = None
+        self._clock = speed.StepClock()
 
     def setup(self, trainer: "Trainer", pl_module: "Module", stage: str) -> None:
         ensure_process_initialized(self._config)
@@ -70,8 +75,10 @@ class ProcessCallback(Checkpoint):
     def on_train_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         set_state("waiting for data")
         heartbeat(trainer.global_step)
+        self._clock.start()
 
     def on_train_batch_start(self, trainer: "Trainer", pl_module: "Module", batch: Any, batch_idx: int) -> None:
+        self._clock.spend("data", n_rows=len(next(iter(batch.values()))))
         set_state("training")  # the first one ends the start of the run, which the benchmark measures
         self._is_stepping = False
         seed_process(self._config["seed"], trainer.global_rank, trainer.current_epoch, batch_idx)
@@ -81,6 +88,9 @@ class ProcessCallback(Checkpoint):
 
     def on_before_optimizer_step(self, trainer: "Trainer", pl_module: "Module", optimizer: Any) -> None:
         self._is_stepping = True
+        if (trainer.global_step + 1) % trainer.log_every_n_steps == 0:
+            # Before it is clipped.
+            self._grad_norm = nn.utils.get_total_norm([p.grad for p in pl_module.parameters() if p.grad is not None])
 
     def on_train_batch_end(
         self, trainer: "Trainer", pl_module: "Module", outputs: Any, batch: Any, batch_idx: int
@@ -88,17 +98,34 @@ class ProcessCallback(Checkpoint):
         self._is_stepping = False
         heartbeat(trainer.global_step)
         if _is_log_step(trainer):
-            loss = trainer.strategy.reduce(outputs["loss"].detach(), reduce_op="mean")
-            rate = trainer.optimizers[0].param_groups[0]["lr"]
-            pl_module.write(dict(zip(STEP_METRICS, (float(loss), rate), strict=True)))
-            if not math.isfinite(loss):
-                self._refuse_divergence(trainer, pl_module)
+            self._log_step(trainer, pl_module, loss=outputs["loss"])
+        self._clock.spend("compute")
+        self._save_or_stop(trainer, pl_module)
+        self._clock.spend("logging")
+
+    def _log_step(self, trainer: "Trainer", module: "Module", *, loss: torch.Tensor) -> None:
+        loss = trainer.strategy.reduce(loss.detach(), reduce_op="mean")
+        values = {"train/loss_step": float(loss), "train/lr": trainer.optimizers[0].param_groups[0]["lr"]}
+        if self._grad_norm is not None:
+            values["train/grad_norm"] = float(self._grad_norm)
+        self._clock.spend("compute")
+        module.write(values | self._clock.values())
+        if not math.isfinite(loss):
+            self._refuse_divergence(trainer, module)
+        self._clock.spend("logging")
+
+    def _save_or_stop(self, trainer: "Trainer", pl_module: "Module") -> None:
         if not may_save(trainer):
             return
         is_due = self._checkpoints is not None and self._checkpoints.is_due(trainer.global_step)
         self._obey(trainer, pl_module, is_due=is_due)
 
+    def on_train_end(self, trainer: "Trainer", pl_module: "Module") -> None:
+        if trainer.is_global_zero and self._clock.n_rows:
+            log.info("%s", self._clock.summary())
+
     def on_train_epoch_end(self, trainer: "Trainer", pl_module: "Module") -> None:
+        self._clock.spend("logging")  # and saving: `Checkpoints` comes before
         self._refuse_divergence(trainer, pl_module)
         # `Checkpoints` has just saved.
         self._obey(trainer, pl_module, is_due=False, is_saved=True)
@@ -127,6 +154,7 @@ class ProcessCallback(Checkpoint):
 
     def on_validation_start(self, trainer: "Trainer", pl_module: "Module") -> None:
         self._start_evaluation("validating")
+        self._clock.pause()
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
             self._n_reported += 1  # before the checkpoint of this validation is saved
 
@@ -163,6 +191,7 @@ class ProcessCallback(Checkpoint):
         set_state("training")
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
+        self._clock.start()
         value = trainer.callback_metrics.get(self._config["objective"]["metric"])
         if value is not None:
             self._is_pruned = self._reports.report(float(value), step=self._n_reported)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from project.common.files.layout import RunLayout
 from project.common.process_registry import read_run
 from project.sweeps.shown.stored_study import stored_study
 from project.sweeps.study.counts import Counts, count
-from tests.helpers import sweep_tasks
+from tests.helpers import sweep_tasks, training
 from tests.helpers.runs import START_S, started, tiny, trivial
 from tests.helpers.tree import Tree
 from tests.helpers.waiting import until
@@ -100,6 +100,5 @@ def is_whole(layout: RunLayout, *, status: str = "completed") -> bool:
 
 
 def history(layout: RunLayout) -> list[dict[str, Any]]:
-    """Every logged line, without clock times."""
-    lines: Iterator[dict[str, Any]] = (json.loads(line) for line in layout.metrics_history.read_text().splitlines())
-    return [{key: value for key, value in line.items() if key != "time"} for line in lines]
+    """Every logged line, without what clocks and memory say."""
+    return training.history(layout)

@@ -19,6 +19,7 @@ from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Identity, Role
 from project.common.processes.managed_process import ManagedProcess
 from project.common.processes.supervision import end_subtree
+from project.training.speed import NAMES
 from tests.helpers import probe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,6 +119,12 @@ def _stop_at(step: int) -> None:
         stop.request_stop(stop.StopRequest(reason="test", exit_code=143, deadline=time.monotonic() + 60))
 
 
+def history(layout: RunLayout) -> list[dict[str, Any]]:
+    """A run's history without what clocks and memory say, which no two runs share."""
+    lines = read_history(layout.metrics_history)
+    return [{key: value for key, value in line.items() if key not in {"time", *NAMES}} for line in lines]
+
+
 def with_probe(config: dict[str, Any], at: str) -> dict[str, Any]:
     """The configuration with a probe at a hook."""
     node = {"_target_": f"{__name__}.ProbeCallback", "at": at}
@@ -155,9 +162,8 @@ class Run:
         return self.layout.run_log.read_text() if self.layout.run_log.exists() else ""
 
     def history(self) -> list[dict[str, Any]]:
-        """The history without clock times."""
-        lines = read_history(self.layout.metrics_history)
-        return [{key: value for key, value in line.items() if key != "time"} for line in lines]
+        """The history without what clocks and memory say."""
+        return history(self.layout)
 
     def checkpoint(self, name: str = "last") -> dict[str, Any]:
         """Content of a checkpoint."""

@@ -56,6 +56,8 @@ class MetricsManager(BaseProcessManager):
         self._history: int | None = None
         self._logged: dict[str, list[tuple[float, int, int]]] = {}
         self.final: dict[str, float] = {}
+        # The step that this attempt goes on from; -1: from none. None while that is not known.
+        self.continues_after: int | None = None
 
     @property
     def history_path(self) -> Path:
@@ -105,6 +107,7 @@ class MetricsManager(BaseProcessManager):
     def continue_from(self, step: int) -> None:
         """Forgets what an earlier attempt logged after `step`: it is about to be computed again."""
         self.close()
+        self.continues_after = step
         self._logged = {}
         kept = [record for record in read_history(self.history_path) if record["step"] <= step]
         for record in kept:
