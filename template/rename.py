@@ -11,9 +11,11 @@ _DOTTED = r"(?:(?<=pkg://)|(?<=mypy-)|(?<![\w./-]))project(?=\\?\.[A-Za-z_*{])"
 _PATH = r"(?<![\w./-])project(?=/)"
 _STATE_FOLDER = r"(?:(?<=\.cache/)|(?<=_HOME/))project\b"
 _NAMES = (
-    # console scripts, plugins, folders and semaphores of a tree, wheels
-    r"(?:(?<=sem\.)|(?<=sem\\\.)|(?<![\w./-]))project(?=-(?:train|eval|predict|export|config|ps|graph|report|launcher|sweeper|tree-|\*|\{|\|))"
+    # console scripts, plugins, semaphores, wheels
+    r"(?:(?<=sem\.)|(?<=sem\\\.)|(?<![\w./-]))project(?=-(?:train|eval|predict|export|config|ps|graph|report|launcher|sweeper|\*|\{|\|))"
 )
+# In the path of a socket, whose length is limited.
+_SOCKETS = r"(?<![\w./-])project(?=-tree-)"
 _EXTRA = r"(?<=[' ])project(?=\\?\[)"  # pip install 'project[postgres]'
 _CODE = r"(?<=`)project(?=`)"
 _IMPORT = r"(?:(?<=^import )|(?<=\bfrom )|(?<=; import ))project(?=\n| import |$)|(?<=^    import )project$"
@@ -37,6 +39,7 @@ def rename(name: str, text: str, package: str) -> str:
     kind = next((kind for kind in _BY_KIND if name.endswith(kind)), "")
     for pattern in (*_EVERYWHERE, *_BY_KIND.get(kind, ())):
         text = re.sub(pattern, package, text, flags=re.MULTILINE)
+    text = re.sub(_SOCKETS, package[:10].rstrip("_"), text)
     return re.sub(_VARIABLE, f"{package.upper()}_", text)
 
 

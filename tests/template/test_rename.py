@@ -97,6 +97,10 @@ def test_other_meanings_of_the_word_are_kept(name: str) -> None:
     assert rename(name, KEPT[name], "new_name") == KEPT[name]
 
 
+def test_a_long_name_is_cut_in_paths_of_sockets() -> None:
+    assert rename("a.py", 'PREFIX = "project-tree-"', "a_long_name_for_it") == 'PREFIX = "a_long_nam-tree-"'
+
+
 def test_only_the_packages_folder_moves() -> None:
     assert rename_path("project/train.py", "x") == "x/train.py"
     assert rename_path("tests/project/a.py", "x") == "tests/project/a.py"
