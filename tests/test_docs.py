@@ -18,6 +18,10 @@ MADE = (
     "conf/experiment/x.yaml",
     "conf/search/x.yaml",
     "conf/task/x.yaml",
+    # What the page on a task of one's own makes.
+    *(f"conf/{group}/numerals.yaml" for group in ("task", "experiment", "search")),
+    "project/tasks/numerals",
+    "tests/tasks/test_numerals.py",
     "runs/",
     "sweeps/",
     "logs/",
