@@ -86,7 +86,7 @@ class ManagedProcess(BaseProcess):
                 super().start()
         except (ConnectionError, EOFError) as error:
             raise ProcessServerError(
-                f"process server: gone, {self.handover.identity.label} cannot be forked; call process_server.start()"
+                f"the process server has ended or was killed, so {self.handover.identity.label} could not be started"
             ) from error
 
     def _given(self) -> dict[str, Any]:

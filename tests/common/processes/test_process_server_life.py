@@ -194,7 +194,7 @@ def test_forking_from_a_server_that_is_gone_is_one_clear_error() -> None:
         """
     )
 
-    assert lines == ["process server: gone, trial cannot be forked; call process_server.start()"]
+    assert lines == ["the process server has ended or was killed, so trial could not be started"]
 
 
 def test_a_killed_main_leaves_no_socket_once_another_has_started(tmp_path: Path, short_folder: Path) -> None:
