@@ -9,6 +9,7 @@ VENV ?=
 ARGS ?=
 EXTRAS ?=
 SWEEP ?=
+PARTS ?=
 
 ifeq ($(strip $(VENV)),)
 BIN := .venv/bin
@@ -35,8 +36,8 @@ help: ## list the targets
 train: $(INSTALLED) ## one run of the default experiment, or what ARGS say
 	@exec "$(BIN)/python" train.py $(ARGS)
 
-test: $(INSTALLED) ## the whole test suite
-	@exec "$(BIN)/python" -m pytest $(ARGS)
+test: $(INSTALLED) ## the whole test suite; PARTS=2 runs it in two sessions side by side
+	@exec "$(BIN)/python" $(if $(PARTS),-m tests.parallel $(PARTS),-m pytest) $(ARGS)
 
 test-fast: $(INSTALLED) ## the tests that take less than a minute together
 	@exec "$(BIN)/python" -m pytest -m "not slow" $(ARGS)

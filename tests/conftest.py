@@ -9,9 +9,24 @@ from pathlib import Path
 import pytest
 
 from project.common.processes import process_server
-from tests.helpers import guards, tree
+from tests.helpers import guards, parts, tree
 
 pytest_plugins = ["pytester"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="K/N", help="one of N parts of the suite; tests.parallel runs them side by side")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    part = config.getoption("--part")
+    if part is not None:
+        try:
+            kept = parts.chosen(items, part)
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from error
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
 
 
 @pytest.fixture(scope="session", autouse=True)

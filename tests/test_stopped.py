@@ -11,7 +11,7 @@ import pytest
 from project.common.process_registry import read_run
 from tests.helpers import runs
 
-LIMIT_S = 10.0  # what `processes.deadline_s` promises
+LIMIT_S = 6.0  # what `processes.deadline_s` promises
 BUSY_S = 3.0  # for a busy machine to notice
 
 
@@ -24,7 +24,7 @@ BUSY_S = 3.0  # for a busy machine to notice
 )
 def test_one_sigint_ends_a_tree_in_which_a_process_is_stopped(tmp_path: Path, method: str, label: str) -> None:
     settings = ("trainer.devices=2", "loader.num_workers=1", "trainer.max_epochs=1000", "task.test=false")
-    command = runs.tiny(tmp_path, *settings, f"processes.start_method={method}")
+    command = runs.tiny(tmp_path, *settings, f"processes.start_method={method}", f"processes.deadline_s={LIMIT_S}")
     with runs.started(command, tmp_path, environ={runs.PACE: "0.2"}) as tree:
         records = runs.wait_for_step(tree, tmp_path, 2)
         stopped = records[label].key.pid

@@ -42,7 +42,7 @@ def test_a_signal_to_main_ends_the_run_with_its_code(tmp_path: Path, number: sig
 
 def test_a_batch_that_outlasts_the_configured_deadline_is_cut(tmp_path: Path) -> None:
     """Main's own handlers stand before the configuration is read, and once kept to 10 s whatever it said."""
-    with started(tiny(tmp_path, "processes.deadline_s=3"), tmp_path, environ={"PACE_S": "60"}) as tree:
+    with started(tiny(tmp_path, "processes.deadline_s=3"), tmp_path, environ={"PACE_S": "15"}) as tree:
         wait_for_step(tree, tmp_path, 0)
         tree.signal(signal.SIGTERM)
         code = tree.wait(5)

@@ -61,7 +61,7 @@ def test_strings_and_structures_arrive_as_they_were_typed(tmp_path: Path) -> Non
 
 
 @pytest.mark.case("64", "66")
-@pytest.mark.parametrize("given", ["[1,2]", "null", "'it''s'", "'k=v, {a}'", "{a:[true,null]}"])
+@pytest.mark.parametrize("given", ["null", "'k=v, {a}'", "{a:[true,null]}"])
 def test_the_command_of_the_result_reproduces_the_trial(tmp_path: Path, given: str) -> None:
     given = given.replace("''", "\\'")
     space = (f"task.run.given=choice({given})", "managers/amp=choice(bf16)", "hydra.sweeper.n_trials=1")

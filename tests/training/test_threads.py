@@ -45,7 +45,7 @@ def test_a_number_of_threads_that_the_user_exported_holds_unless_the_configurati
 @pytest.mark.case("58")
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("exported", [None, "3"])
+@pytest.mark.parametrize(("start_method", "exported"), [("forkserver", None), ("forkserver", "3"), ("spawn", "3")])
 def test_each_process_of_two_ranks_with_two_workers_has_its_share_of_threads(
     start_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exported: str | None
 ) -> None:

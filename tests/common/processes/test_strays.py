@@ -87,7 +87,13 @@ def test_a_later_process_with_the_pid_of_a_trial_is_a_stranger() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["enough", "SIGINT", "SIGKILL", "SIGKILL of the trial", "SIGKILL of all"])
+@pytest.mark.parametrize(
+    ("start_method", "end"),
+    [
+        *(("forkserver", end) for end in ("enough", "SIGINT", "SIGKILL", "SIGKILL of the trial", "SIGKILL of all")),
+        *(("spawn", end) for end in ("SIGINT", "SIGKILL of all")),
+    ],
+)
 def test_nothing_that_a_task_started_survives_its_run(
     start_method: str, tmp_path: Path, short_folder: Path, end: str
 ) -> None:
