@@ -26,7 +26,8 @@ ODD = (
 QUICK = "trainer.max_steps=3 managers/wandb=disabled logger=csv"
 TESTS = (
     "tests/test_conf.py tests/test_packaging.py tests/test_make.py tests/test_docs.py tests/test_graph.py tests/tasks "
-    "tests/common/test_whitelist.py tests/common/managers tests/common/processes/test_process_server.py"
+    "tests/common/test_whitelist.py tests/common/managers/test_public_interface.py "
+    "tests/common/processes/test_process_server.py"
 )
 VENV = f"VENV={sys.prefix}"
 

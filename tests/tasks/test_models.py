@@ -11,7 +11,7 @@ from project.tasks import models
 from project.tasks.models import classifier_from_config, text_classifier
 
 # A project has those of its own task.
-LIGHT = ["models", "tokenizers", "baselines", "splits", "packages", "language_id", "language_model", "finetune", "digits"]
+LIGHT = "models tokenizers baselines splits packages language_id language_model finetune digits".split()  # noqa: SIM905
 SIZES = {"vocab_size": 50, "n_labels": 3, "pad_token_id": 0}
 
 
