@@ -70,10 +70,10 @@ def make_module(
     """
     labels = get_data_manager().labels
     n_labels = len(labels) or None
-    if n_labels is None and config["task"]["label_smoothing"]:
-        raise ConfigError("task.label_smoothing: spreads a target over classes, and these rows have none; set it to 0")
     seed_process(config["seed"])
     model = get_model_manager().build(n_labels=n_labels, described=described)
+    if n_labels is None and config["task"]["label_smoothing"]:
+        raise ConfigError("task.label_smoothing: spreads a target over classes, and these rows have none; set it to 0")
     counts = get_model_manager().parameter_counts(model)
     log.info("%s: %s parameters, %s trained", type(model).__name__, f"{counts['total']:,}", f"{counts['trainable']:,}")
     module = Module(
