@@ -22,7 +22,7 @@ FILES = [file for group in GROUPS for file in sorted((ROOT / "conf" / group).glo
 
 
 def test_all_files_are_looked_at() -> None:
-    assert len(FILES) == 30
+    assert len(FILES) == 41
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
