@@ -9,7 +9,7 @@ def test_every_file_name_lies_in_the_folder() -> None:
     layout = RunLayout(Path("/run"))
     names = [name for name, value in vars(RunLayout).items() if isinstance(value, property)]
 
-    assert len(names) == 19
+    assert len(names) == 20
     assert len({getattr(layout, name) for name in names}) == len(names)
     assert all(Path("/run") in getattr(layout, name).parents for name in names)
 

@@ -166,23 +166,23 @@ def test_the_cache_follows_the_users_wish(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_cache_that_cannot_be_written_is_replaced_with_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, short_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("tempfile.tempdir", str(short_folder))
 
     found = manager(tmp_path, cache_dir=str(tmp_path / "file" / "cache")).cache_dir
 
-    assert found.parent == tmp_path / "temporary"
+    assert found.parent == short_folder
     assert "cannot be written (Not a directory)" in caplog.text
 
 
 def test_without_any_writable_place_the_cache_is_in_the_run_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, short_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    (short_folder / "file").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(short_folder / "file"))
     directory = manager(tmp_path, cache_dir=str(tmp_path / "file"))
 
     assert directory.cache_dir == directory.run_dir / "cache"

@@ -29,7 +29,7 @@ def test_a_server_that_does_not_answer_is_killed_by_a_deadline(limit_s: float, i
     result = mains.run(STOPPED_SERVER.format(limit_s=limit_s, is_stopping=is_stopping))
 
     assert result.stdout.splitlines()[1:] == [
-        "process server: gone, trial cannot be forked; call process_server.start()",
+        "the process server has ended or was killed, so trial could not be started",
         "True",
     ]
     assert result.stderr.count("did not answer in time and was killed") == 1
