@@ -1,5 +1,7 @@
 """The suite in parts: none is left out, none is run twice, and the sum says what all of them said."""
 
+import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,3 +51,15 @@ def test_a_part_that_fails_fails_the_whole(tmp_path: Path, capfd: pytest.Capture
 
     assert code == 1
     assert "1 failed, 1 passed in " in capfd.readouterr().out.splitlines()[-1]
+
+
+def test_a_session_sees_no_shared_memory_of_others() -> None:
+    prefix = parallel.own_shared_memory()
+    name = Path("/dev/shm", f"seen-{os.getpid()}")
+    name.touch()
+    try:
+        seen = subprocess.run([*prefix, "ls", "/dev/shm"], capture_output=True, text=True, check=True).stdout
+    finally:
+        name.unlink()
+
+    assert (name.name in seen) == (prefix == [])

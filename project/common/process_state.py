@@ -153,4 +153,5 @@ def _note_fork() -> None:
     _identity_at_fork = current_identity()
 
 
-os.register_at_fork(after_in_child=_note_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)

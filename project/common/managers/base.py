@@ -127,4 +127,5 @@ def _poison_inherited() -> None:
     _alive.clear()
 
 
-os.register_at_fork(after_in_child=_poison_inherited)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_poison_inherited)

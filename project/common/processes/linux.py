@@ -14,6 +14,7 @@ PR_SET_PDEATHSIG = 1
 PR_GET_PDEATHSIG = 2
 _PF_EXITING = 0x4
 IS_LINUX = sys.platform == "linux"
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has the latter alone, which ends a process there
 
 
 def die_with_parent() -> None:
@@ -113,7 +114,7 @@ def pid_namespace() -> str:
         return ""
 
 
-def kill_process(pid: int, start_time: str, *, with_signal: int = signal.SIGKILL) -> bool:
+def kill_process(pid: int, start_time: str, *, with_signal: int = KILL) -> bool:
     """Signals exactly the process that was started at `start_time`; False if it is gone.
 
     The pidfd is opened before the identity is compared, so a pid that was taken over in between is never hit.

@@ -16,7 +16,6 @@ from typing import Any
 
 from project.common.errors import ProcessServerError
 from project.common.processes import mp_internals
-from project.common.processes.linux import IS_LINUX
 from project.common.processes.outcome import describe_exit
 from project.common.processes.stop import raise_if_stop_requested, woken
 
@@ -228,5 +227,5 @@ def forget_in_forked_child() -> None:
     _server = None
 
 
-if IS_LINUX or hasattr(os, "register_at_fork"):
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=forget_in_forked_child)
