@@ -30,6 +30,7 @@ TESTS = (
     "tests/common/processes/test_process_server.py"
 )
 VENV = f"VENV={sys.prefix}"
+OF_THIS_MAKE = ("MAKEFLAGS", "MAKELEVEL", "ARGS", "EXTRAS", "PARTS")
 
 
 def main() -> None:
@@ -56,7 +57,7 @@ def generate(parent: Path, answers: tuple[str, ...]) -> Path:
 def succeeds(name: str, step: tuple[str, ...], folder: Path) -> bool:
     """Runs one target of the project's Makefile."""
     begun = time.monotonic()
-    clean = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "ARGS", "EXTRAS")}
+    clean = {key: value for key, value in os.environ.items() if key not in OF_THIS_MAKE}
     code = subprocess.run(["make", *step], cwd=folder, env=clean, timeout=7200, check=False).returncode
     print(f"template: {name}: make {step[0]} ended with {code} after {time.monotonic() - begun:.0f} s", flush=True)
     return code == 0

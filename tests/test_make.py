@@ -42,8 +42,11 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
+OF_THE_SUITES_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VENV", "ARGS", "PARTS")
+
+
 def start_make(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    clean = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VENV", "ARGS")}
+    clean = {name: value for name, value in os.environ.items() if name not in OF_THE_SUITES_MAKE}
     clean |= {"CALLS": str(folder / "calls"), "REAL_PYTHON": sys.executable, **environment}
     command = ["make", "PYTHON=./recording python", "EXTRAS=", *arguments]
     return subprocess.Popen(command, cwd=folder, env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
