@@ -148,6 +148,18 @@ def notice_before_the_watch(fault: int) -> None:
     raise ConnectionResetError("by peer")
 
 
+def fail_while_torch_interrupts() -> None:
+    """Fails, and torch's signal handler raises while that error is looked at."""
+    silence = worker_watch.silence_torch
+
+    def silence_late() -> None:
+        worker_watch.silence_torch = silence
+        raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Segmentation fault.")
+
+    worker_watch.silence_torch = silence_late
+    raise ConnectionResetError("by peer")
+
+
 def read_with_pinning_thread() -> None:
     """A loader whose batches go through torch's pinning thread, as far as this machine has one."""
     rows = sorted(int(row) for row in loader(Rows(6), pin_memory=True))

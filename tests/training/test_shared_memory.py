@@ -63,7 +63,7 @@ def test_batches_that_do_not_fit_end_the_run_with_one_message(
     assert ": DataLoader worker " in cause
     assert "(a batch could not be sent: /dev/shm is full, " in cause
     assert len(re.findall(r"shared memory \(/dev/shm\): [\d,.]+ [KM]B are free, batches .* may need ", tree.text)) == 1
-    assert f"MB x {n_batches}: prefetch 4 x 3 workers x {n_ranks} ranks" in tree.text
+    assert f" KB x {n_batches}: prefetch 4 x 3 workers x {n_ranks} ranks" in tree.text
     assert tree.text.count("use fewer loader.num_workers") == 2
     assert "Bus error" not in tree.text
 

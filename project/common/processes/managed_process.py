@@ -113,7 +113,20 @@ class ManagedProcess(BaseProcess):
 
     def run(self) -> None:
         """The child's work: enter, unpickle the payload, call it, leave."""
-        error: BaseException | None = None
+        try:
+            error = self._work()
+        except RuntimeError as raised:  # torch's signal handler, once more, while the first error was looked at
+            error = worker_watch.explain(raised)
+        outcome = process_entry.leave(outcome_of(error))
+        if self.handover.identity.role is Role.WORKER and outcome.status is Status.INTERRUPTED:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                sys.stdout.flush()
+            os._exit(outcome.exit_code)  # the standard way waits until somebody has read all batches
+        unfinished.exit_past_threads(outcome.exit_code)
+        if outcome.exit_code:
+            sys.exit(outcome.exit_code)
+
+    def _work(self) -> BaseException | None:
         try:
             try:
                 process_entry.enter(self.handover)
@@ -124,15 +137,8 @@ class ManagedProcess(BaseProcess):
             finally:
                 interrupt.disarm()  # within the outer block, which catches an interrupt of this very moment
         except BaseException as raised:  # noqa: BLE001 - turned into this process's outcome
-            error = process_registry.or_lost_folder(worker_watch.explain(raised), self.handover.identity.run_dir)
-        outcome = process_entry.leave(outcome_of(error))
-        if self.handover.identity.role is Role.WORKER and outcome.status is Status.INTERRUPTED:
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                sys.stdout.flush()
-            os._exit(outcome.exit_code)  # the standard way waits until somebody has read all batches
-        unfinished.exit_past_threads(outcome.exit_code)
-        if outcome.exit_code:
-            sys.exit(outcome.exit_code)
+            return process_registry.or_lost_folder(worker_watch.explain(raised), self.handover.identity.run_dir)
+        return None
 
 
 class ManagedContext(BaseContext):

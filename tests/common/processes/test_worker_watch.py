@@ -93,6 +93,15 @@ def test_a_fault_is_told_though_its_rank_has_let_the_worker_go_by_then(
     assert told in rank.how_it_ended()
 
 
+def test_what_torch_raises_while_an_error_is_looked_at_is_an_outcome_too(tmp_path: Path, served: int) -> None:
+    """It escaped, and the rank ended without a cause."""
+    handover = handover_for("forkserver", tmp_path, role=Role.RANK, rank=0)
+    rank, _ = run_child(loaders.fail_while_torch_interrupts, handover)
+
+    assert rank.outcome is not None
+    assert "Segmentation fault" in rank.how_it_ended()
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_the_end_of_an_epoch_alarms_nobody(start_method: str, tmp_path: Path, persistent: bool) -> None:
     handover = handover_for(start_method, tmp_path, role=Role.RANK, rank=0)
