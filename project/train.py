@@ -87,10 +87,12 @@ def _run_hydra() -> int:
 
     from project.common.whitelist import WHITELIST
     from project.sweeps import plugins
+    from project.sweeps.launcher_check import check_launchers
     from project.sweeps.search.null_choices import allow_null_choices
     from project.training.job import requests_passed_on
 
     allow_null_choices()
+    check_launchers()
     plugins.register()
     run = hydra.main(config_path=config_dir(), config_name="config", execution_whitelist=list(WHITELIST))(task)
     try:

@@ -126,7 +126,8 @@ class Coordinator:
             return False
 
     def _slots_taken(self, pool: JobPool) -> int:
-        return self._limit.slots_taken(pool, must_know=self._trials.settings.max_failure_rate < 1)
+        settings = self._trials.settings  # an equal point's value has to be told before it can be taken over
+        return self._limit.slots_taken(pool, must_know=settings.max_failure_rate < 1 or settings.skip_repeated)
 
     def _claim(self) -> tuple[Trial, Job] | None:
         """A trial with its folder, ready to start; those that cannot be composed end here."""

@@ -7,23 +7,14 @@ from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
-from omegaconf import DictConfig, OmegaConf
 from optuna.trial import Trial
 
-from project.common.errors import ConfigError
 from project.common.files.layout import RunLayout
 from project.common.processes import stop
 from project.common.processes.outcome import Outcome, Status, outcome_of
 from project.sweeps.trials import Trials
-from project.training.job import DAEMONIC
 
 log = logging.getLogger(__name__)
-
-
-def refuse_daemonic(config: DictConfig) -> None:
-    """Raises ConfigError for joblib's launcher with a pool of the standard library, whose processes may start none."""
-    if OmegaConf.select(config, "hydra.launcher.backend") == "multiprocessing":
-        raise ConfigError(DAEMONIC)
 
 
 def run_in_batches(trials: Trials, launcher: Launcher) -> None:

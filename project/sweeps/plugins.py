@@ -51,6 +51,7 @@ class StudySweeperConf(OptunaSweeperConf):
     metrics: Any = None
     pruner: Any = None
     max_retries: int = 0
+    skip_repeated: bool = False
     storage_timeout_s: float = 300.0
     defaults: list[Any] = field(default_factory=lambda: [{"sampler": "tpe"}])
 

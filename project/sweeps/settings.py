@@ -33,6 +33,7 @@ class SweepSettings:
     n_jobs: int
     max_failure_rate: float
     max_retries: int
+    skip_repeated: bool
     params: dict[str, Any]
     custom_search_space: str | None
 
@@ -55,7 +56,7 @@ class SweepSettings:
                 key: plain[key]
                 for key in (
                     *("storage", "storage_timeout_s", "sampler", "pruner", "n_trials", "n_jobs"),
-                    *("max_failure_rate", "max_retries", "custom_search_space"),
+                    *("max_failure_rate", "max_retries", "skip_repeated", "custom_search_space"),
                 )
             },
         )
@@ -71,6 +72,8 @@ class SweepSettings:
         ]
         if not 0 <= self.max_failure_rate <= 1:
             problems.append(f"hydra.sweeper.max_failure_rate: {self.max_failure_rate} is no share; use 0 to 1")
+        if not isinstance(self.skip_repeated, bool):
+            problems.append(f"hydra.sweeper.skip_repeated: {self.skip_repeated!r} will not do; use true or false")
         if len(self.metrics) != len(self.directions):
             problems.append(
                 f"hydra.sweeper.direction: {len(self.directions)} for {len(self.metrics)} metrics "

@@ -17,7 +17,7 @@ from project.common.errors import ConfigError
 from project.common.files.atomic import write_json
 from project.common.files.run_folder import changes_no_result
 from project.common.processes import logs, stop
-from project.sweeps.foreign import refuse_daemonic, run_in_batches
+from project.sweeps.foreign import run_in_batches
 from project.sweeps.jobs.composer import Composer
 from project.sweeps.plugins import TrialLauncher
 from project.sweeps.rehearsal import rehearse
@@ -55,8 +55,16 @@ def run_sweep(
     """
     logs.set_up_terminal()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        _run_study(config, given, launcher=launcher, loader=loader, arguments=arguments)
+    finally:
+        logs.tear_down()
+
+
+def _run_study(
+    config: DictConfig, given: Mapping[str, Any], *, launcher: Launcher, loader: Any, arguments: list[str]
+) -> None:
     settings = SweepSettings.read(given, config)
-    refuse_daemonic(config)
     space = read_search_space(
         settings.params, arguments, custom_search_space=settings.custom_search_space, config_loader=loader
     )
@@ -71,7 +79,6 @@ def run_sweep(
             store.close()
     finally:
         sampler.close()
-        logs.tear_down()
 
 
 def _rehearse(space: SearchSpace, *, config: DictConfig, launcher: Launcher, loader: Any) -> None:

@@ -1,15 +1,13 @@
 """The trials of one sweep from claim to end, whoever runs them: their points, folders, endings and refusals."""
 
 import logging
-import math
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from optuna.trial import FrozenTrial, Trial
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from project.common.errors import ConfigError, ProjectError
 from project.common.files.layout import RunLayout
@@ -20,7 +18,8 @@ from project.sweeps.search.search_space import SearchSpace
 from project.sweeps.settings import SweepSettings
 from project.sweeps.shown.summary import best_trials
 from project.sweeps.study.study_store import StudyStore
-from project.sweeps.study.trial_book import CLONE_OF, CONTINUES, RUN, TRIES
+from project.sweeps.study.trial_book import CLONE_OF, CONTINUES, END, REPEATS, RUN, TRIES
+from project.sweeps.values import objectives
 from project.training import report
 
 log = logging.getLogger(__name__)
@@ -46,15 +45,41 @@ class Trials:
         self._refusal: ConfigError | None = None
         self.n_failed, self.n_ended, self.last_cause = 0, 0, ""
         self.last_values: list[float] | None = None
+        self._repeated: dict[int, FrozenTrial] = {}  # by number of a trial, the completed one with its point
 
     def claim(self) -> Trial | None:
-        """A trial to run; None when enough have ended or are running."""
-        return self.store.claim(self.n_trials, self._suggest)
+        """A trial to run; None when enough have ended or are running.
+
+        With `skip_repeated` those whose point has a value are completed with it on the way.
+        """
+        while (trial := self.store.claim(self.n_trials, self._suggest)) is not None:
+            completed = self._repeated.pop(trial.number, None)
+            if completed is None:
+                return trial
+            self._take_value(trial, completed)
+        return None
 
     def _suggest(self, trial: Trial) -> dict[str, Any]:
         params = self.space.suggest(trial, self._config)
         folder = self.store.sweep_dir / str(trial.number)
-        return {"folder": str(folder), "overrides": list(self.space.overrides(params))}
+        run = {"folder": str(folder), "overrides": list(self.space.overrides(params))}
+        completed = self._completed_at(params) if self.settings.skip_repeated else None
+        if completed is None:
+            return run
+        # Should this process be killed now, the next start reads the value in that folder.
+        self._repeated[trial.number] = completed
+        return run | {"folder": str(self._folder_of(completed.number)), REPEATS: completed.number}
+
+    def _completed_at(self, params: dict[str, Any]) -> FrozenTrial | None:
+        trials = self.store.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        return next((it for it in trials if it.params == params and REPEATS not in it.user_attrs.get(RUN, {})), None)
+
+    def _take_value(self, trial: Trial, completed: FrozenTrial) -> None:
+        end = completed.user_attrs.get(END, {})
+        facts = {"cause": None, "checkpoint": end.get("checkpoint"), "seconds": 0.0, "exit_code": 0}
+        self.store.complete(trial, completed.values, facts | {"ended": time.time()})
+        self.n_ended += 1
+        log.info("trial %d repeats trial %d: it takes over its value and is not run", trial.number, completed.number)
 
     def folder(self, trial: Trial) -> Path:
         """The trial's folder: its number."""
@@ -130,7 +155,9 @@ class Trials:
         self, trial: Trial, outcome: Outcome, *, value: Any, result: dict[str, Any] | None, seconds: float
     ) -> tuple[Outcome, list[float] | None]:
         """Keeps how a trial ended in its folder, where the next start reads it; returns that and the values."""
-        values, problem = (None, None) if outcome.status is not Status.COMPLETED else self._values(value)
+        values, problem = None, None
+        if outcome.status is Status.COMPLETED:
+            values, problem = objectives(value, self.settings.metrics)
         if problem is not None:
             outcome = Outcome(status=Status.CRASHED, exit_code=1, cause=problem)
         self._write_end(trial, outcome, result=result, values=values, seconds=seconds)
@@ -189,23 +216,6 @@ class Trials:
     def fails_too_often(self) -> bool:
         """Whether `hydra.sweeper.max_failure_rate` is passed, once as many have ended as run at once."""
         return self.n_ended >= self.settings.n_jobs and self.n_failed > self.settings.max_failure_rate * self.n_ended
-
-    def _values(self, value: Any) -> tuple[list[float] | None, str | None]:
-        """The objectives' values, or why they are none."""
-        given = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-        names = self.settings.metrics
-        if len(given) != len(names):
-            return None, f"returned {len(given)} values for {len(names)} metrics ({', '.join(names)})"
-        values = []
-        for name, one in zip(names, given, strict=True):
-            try:
-                number = math.nan if isinstance(one, str | bool) else float(one)
-            except (TypeError, ValueError):
-                return None, f"{name} is {one!r} ({type(one).__name__}), which is no number"
-            if not math.isfinite(number):
-                return None, f"{name} is {one!r}, which is no value to optimise"
-            values.append(number)
-        return values, None
 
     def _write_end(
         self, trial: Trial, outcome: Outcome, *, result: Any, values: list[float] | None, seconds: float

@@ -32,7 +32,7 @@ from project.common.server_record import server_noted
 from project.training import report
 from project.training.ending import may_succeed_again, outcome_of_trial, unwritten
 from project.training.job import bound_to_launcher, job_folder, raise_failure
-from project.training.sweep_trial import is_trial, run_as_trial
+from project.training.sweep_trial import is_trial, objectives, run_as_trial
 from project.training.trial import check_config, run_trial
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def supervise(cfg: "DictConfig") -> float | list[float] | None:
     config = as_plain(cfg)
     overrides = list(HydraConfig.get().overrides.task)
     if is_trial():
-        metrics = HydraConfig.get().sweeper.get("metrics") or [config["objective"]["metric"]]
-        return run_as_trial(config, overrides=overrides, metrics=list(metrics))
+        return run_as_trial(config, overrides=overrides)
     folder = job_folder()
     with bound_to_launcher():
         outcome, result = run(config, overrides=overrides, folder=folder)
@@ -64,6 +63,8 @@ def supervise(cfg: "DictConfig") -> float | list[float] | None:
         raise_failure(outcome)
     if outcome.exit_code:
         sys.exit(outcome.exit_code)
+    if folder is not None and result is not None:
+        return objectives(config, result)
     return None if result is None else result.get("metrics", {}).get(config["objective"]["metric"])
 
 

@@ -11,7 +11,7 @@ from project.common.files.layout import RunLayout
 from project.common.files.secrets import remember_secrets
 from project.common.managers.metrics import unknown_metric
 from project.common.processes import parent_link
-from project.common.processes.handover import Handover, own_handover, own_sweep
+from project.common.processes.handover import Handover, own_handover
 from project.common.processes.identity import Role, current_identity
 from project.training import report
 from project.training.trial import carry_out, find_problems
@@ -23,16 +23,15 @@ def is_trial() -> bool:
     return own_handover() is not None and identity is not None and identity.role is Role.TRIAL
 
 
-def run_as_trial(config: dict[str, Any], *, overrides: list[str], metrics: list[str]) -> float | list[float]:
+def run_as_trial(config: dict[str, Any], *, overrides: list[str]) -> float | list[float]:
     """Checks and runs one configuration in this process; sends the result record up.
 
     Args:
         config: Resolved, plain.
         overrides: What made it, for the record.
-        metrics: Names of what the sweep optimises.
 
     Returns:
-        The metrics' values at the checkpoint that is kept; one number for one metric.
+        The values of what the sweep optimises at the checkpoint that is kept; one number for one metric.
 
     Raises:
         ConfigError: The configuration will not do, or a metric is not logged.
@@ -47,9 +46,21 @@ def run_as_trial(config: dict[str, Any], *, overrides: list[str], metrics: list[
     _write_start(handover, overrides)
     result = carry_out(handover)
     parent_link.send("result", result)
-    sweep = own_sweep()
-    key = "hydra.sweeper.metrics" if sweep is not None and sweep.metrics else "objective.metric"
-    values = [_value(result["metrics"], metric, key=key) for metric in metrics]
+    return objectives(config, result)
+
+
+def objectives(config: dict[str, Any], result: dict[str, Any]) -> float | list[float]:
+    """The values of what a sweep optimises, from a run's record; one number for one metric.
+
+    Raises:
+        ConfigError: A metric is not logged.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    given = HydraConfig.get().sweeper.get("metrics")
+    names = [given] if isinstance(given, str) else list(given or [config["objective"]["metric"]])
+    key = "hydra.sweeper.metrics" if given else "objective.metric"
+    values = [_value(result["metrics"], name, key=key) for name in names]
     return values[0] if len(values) == 1 else values
 
 

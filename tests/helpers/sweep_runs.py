@@ -47,6 +47,11 @@ def started(folder: Path, task: str, *more: str, environ: Mapping[str, str] | No
 
 def run_here(folder: Path, task: str, *more: str) -> int:
     """Runs such a sweep with this process as its main, whose process server is the session's; returns its exit code."""
+    return main_here(overrides_of(folder, task, *more))
+
+
+def main_here(words: list[str]) -> int:
+    """Does what `train.py` does with these words, in this process; returns the exit code."""
     from hydra.core.plugins import Plugins
     from hydra.core.singleton import Singleton
 
@@ -57,7 +62,7 @@ def run_here(folder: Path, task: str, *more: str) -> int:
     state = copy.deepcopy(Singleton.get_state())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROJECT_ALLOW", "tests.helpers.*")
-        patch.setattr(sys, "argv", ["train.py", *overrides_of(folder, task, *more)])
+        patch.setattr(sys, "argv", ["train.py", *words])
         patch.setattr(told_exit, "_has_begun", False)
         try:
             return train._run_hydra()

@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+import os
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from optuna.trial import FrozenTrial
 
 from project.common.files.layout import RunLayout
@@ -15,6 +18,7 @@ from project.sweeps.shown.stored_study import stored_study
 from project.sweeps.study.counts import Counts, count
 from tests.helpers import sweep_tasks, training
 from tests.helpers.runs import START_S, started, tiny, trivial
+from tests.helpers.sweep_runs import main_here
 from tests.helpers.tree import Tree
 from tests.helpers.waiting import until
 
@@ -61,6 +65,24 @@ def ended(
         code = tree.wait(limit_s)
         tree.assert_nothing_left()
         return code, tree.text
+
+
+def ended_here(command: list[str], folder: Path) -> tuple[int, str]:
+    """As `ended`, with this process as main, whose process server is the session's: no start of an interpreter."""
+    streams = {1: os.dup(1), 2: os.dup(2)}
+    with open(folder / "output", "w", buffering=1) as output, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "stdout", output)
+        patch.setattr(sys, "stderr", output)
+        try:
+            for number in streams:
+                os.dup2(output.fileno(), number)
+            code = main_here(command[2:])
+        finally:
+            for number, stream in streams.items():
+                os.dup2(stream, number)
+                os.close(stream)
+    return code, (folder / "output").read_text()
 
 
 def wait_for_trials(tree: Tree, folder: Path, *numbers: int, step: int = 1) -> None:

@@ -57,12 +57,32 @@ def test_hydras_own_sweeper_on_another_launcher_uses_hydras_folders(tmp_path: Pa
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_launcher_whose_processes_may_start_none_is_refused(tmp_path: Path) -> None:
-    with sweeps.started(tmp_path, "end_by", *LAUNCHERS["joblib"], "hydra.launcher.backend=multiprocessing") as tree:
+@pytest.mark.parametrize("sweeper", [(), (BASIC, "+task.run.way=ok,raise")], ids=["study", "basic"])
+def test_a_launcher_whose_processes_may_start_none_is_refused_before_any_job(
+    tmp_path: Path, sweeper: tuple[str, ...]
+) -> None:
+    """Each job of Hydra's own sweeper was refused in its own process, and in half of the runs the pool never ended."""
+    sweep_dir = f"hydra.sweep.dir={tmp_path}/jobs"
+    pool = (*LAUNCHERS["joblib"], "hydra.launcher.backend=multiprocessing")
+    with sweeps.started(tmp_path, "end_by", *sweeper, *pool, sweep_dir) as tree:
         code = tree.wait(110)
+        tree.assert_nothing_left()
 
     assert code == 2
-    assert "hydra.launcher: its processes are daemonic and may start none; use hydra.launcher.backend=loky" in tree.text
+    text = "hydra.launcher: its processes are daemonic and may start none; use hydra.launcher.backend=loky"
+    assert tree.text.count(text) == len(tree.text.strip().splitlines()) == 1
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_a_misspelt_metric_ends_a_study_on_another_launcher_at_its_first_batch(tmp_path: Path) -> None:
+    search = ("seed=range(1,9)", "hydra.sweeper.n_trials=4", "+task.run.way=ok", "objective.metric=los")
+    with sweeps.started(tmp_path, "end_by", *search, *LAUNCHERS["basic"]) as tree:
+        code = tree.wait(110)
+        tree.assert_nothing_left()
+
+    assert code == 2, tree.text
+    assert tree.text.strip().splitlines()[-1] == "objective.metric: 'los' is not logged; use one of loss"
+    assert len(Sweep.of(tmp_path).states()) == 1
 
 
 def test_a_job_is_not_written_over_another_run(tmp_path: Path) -> None:

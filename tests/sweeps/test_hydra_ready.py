@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import OmegaConf
@@ -55,7 +56,7 @@ def test_a_server_has_read_the_grammar_found_the_plugins_and_imported_what_each_
 @pytest.mark.parametrize("wanted", [True, False])
 def test_configurations_go_back_only_where_they_are_wanted(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     returned = JobReturn(cfg=OmegaConf.create({"a": 1}), hydra_cfg=OmegaConf.create({"b": 2}))
-    returned.status, returned.return_value = JobStatus.COMPLETED, 0.5
+    returned.status, returned.return_value = JobStatus.COMPLETED, np.float64(0.5)  # which only some callers want plain
     sent: list[bytes] = []
     monkeypatch.setattr(trial_job, "run_job", lambda **_: returned)
     monkeypatch.setattr(trial_job, "_set_singletons", lambda state: None)
@@ -65,4 +66,5 @@ def test_configurations_go_back_only_where_they_are_wanted(wanted: bool, monkeyp
 
     arrived = pickle.loads(sent[0])
     assert arrived.return_value == 0.5
+    assert type(arrived.return_value) is (np.float64 if wanted else float)
     assert (arrived.cfg == {"a": 1}, arrived.hydra_cfg == {"b": 2}) == (wanted, wanted)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import sweep_tasks, sweeps, wandb_runs
-from tests.helpers.sweeps import ended, tiny_sweep, trivial_sweep
+from tests.helpers.sweeps import ended, ended_here, tiny_sweep, trivial_sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 GROUP = "hydra/sweeper/pruner="
@@ -28,9 +28,9 @@ WANDB = ("logger=wandb", "managers.wandb.mode=offline")
 
 @pytest.mark.case("24")
 @pytest.mark.parametrize("pruner", PRUNERS)
-def test_a_pruner_of_the_configuration_ends_trials_that_are_worse(tmp_path: Path, pruner: str) -> None:
+def test_a_pruner_of_the_configuration_ends_trials_that_are_worse(tmp_path: Path, served: int, pruner: str) -> None:
     space = ("seed=range(1,9)", "+task.run.worse=10", "hydra.sweeper.n_trials=5", "hydra.sweeper.n_jobs=2")
-    code, text = ended(trivial_sweep(tmp_path, *space, GROUP + pruner, *PRUNERS[pruner]), tmp_path)
+    code, text = ended_here(trivial_sweep(tmp_path, *space, GROUP + pruner, *PRUNERS[pruner]), tmp_path)
     trials, folders = sweeps.trials(tmp_path), sweeps.trial_folders(tmp_path)
     pruned = [trial for trial in trials if trial.state.name == "PRUNED"]
 

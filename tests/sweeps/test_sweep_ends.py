@@ -85,3 +85,26 @@ def test_the_clone_of_an_interrupted_training_goes_on_exactly(tmp_path: Path, n_
     assert json.loads(new.metrics.read_text()) == json.loads(whole.metrics.read_text())
     assert new.wandb_run_id.read_text() == old.wandb_run_id.read_text() != whole.wandb_run_id.read_text()
     assert sweeps.trials(folders["cut"])[1].values == sweeps.trials(folders["whole"])[0].values
+
+
+@pytest.mark.case("20")
+def test_four_trials_of_two_ranks_at_once_meet_only_their_own(tmp_path: Path) -> None:
+    """A rendezvous address that all jobs of a shell inherit made ranks of different jobs meet, or wait for ever."""
+    space = ("seed=choice(1,2,3,4)", "hydra/sweeper/sampler=grid", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=4")
+    inherited = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "PACE_S": "0.5"}
+    with started(tiny_sweep(tmp_path, *space, "trainer.devices=2"), tmp_path, environ=inherited) as tree:
+        wait_for_trials(tree, tmp_path, 0, 1, 2, 3)  # every rank of all four trains: none waits for another trial
+        code = tree.wait(200)
+        tree.assert_nothing_left()
+    folders, trials = sweeps.trial_folders(tmp_path), sweeps.trials(tmp_path)
+
+    assert code == 0, tree.text
+    assert sweeps.states(tmp_path) == {"COMPLETE": 4}
+    assert max(trial.datetime_start for trial in trials) < min(trial.datetime_complete for trial in trials)
+    assert set(folders) == {0, 1, 2, 3}
+    for layout in folders.values():
+        labels = {process["label"] for process in json.loads(layout.outcome.read_text())["processes"]}
+        assert {"rank0", "rank1"} <= labels
+        assert sweeps.is_whole(layout)
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "outputs").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import sweeps
-from tests.helpers.sweeps import ended, tiny_sweep, trivial_sweep
+from tests.helpers.sweeps import ended, ended_here, tiny_sweep, trivial_sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SEEDS = ("seed=range(1,9)", "hydra.sweeper.n_trials=2")
@@ -15,6 +15,7 @@ BEFORE = {
     "managers/amp=choice(bf16,bf17)": "Could not find 'managers/amp/bf17'",
     "hydra.sweeper.n_trials=x": "hydra.sweeper.n_trials: 'x' will not do",
     "hydra.sweeper.n_trails=3": "Could not override 'hydra.sweeper.n_trails'",
+    "hydra.sweeper.skip_repeated=3": "hydra.sweeper.skip_repeated: 3 will not do; use true or false",
     "hydra/sweeper/sampler=nope": "Could not find 'hydra/sweeper/sampler/nope'",
     "hydra/sweeper/sampler=motpe": "The 'motpe' sampler was removed in Optuna 4.0",
     "hydra.sweeper.direction=up": "hydra.sweeper.direction: 'up' is unknown; use maximize, max, minimize, min",
@@ -23,8 +24,8 @@ BEFORE = {
 
 
 @pytest.mark.parametrize("wrong", BEFORE)
-def test_what_cannot_be_is_refused_before_there_is_a_study(tmp_path: Path, wrong: str) -> None:
-    code, text = ended(trivial_sweep(tmp_path, *SEEDS, wrong), tmp_path)
+def test_what_cannot_be_is_refused_before_there_is_a_study(tmp_path: Path, served: int, wrong: str) -> None:
+    code, text = ended_here(trivial_sweep(tmp_path, *SEEDS, wrong), tmp_path)
 
     assert code == 2, text
     assert BEFORE[wrong] in text
@@ -45,12 +46,12 @@ def test_what_cannot_be_is_refused_before_there_is_a_study(tmp_path: Path, wrong
     ],
 )
 def test_a_misspelt_metric_ends_the_sweep_at_its_first_trial_and_can_be_corrected(
-    tmp_path: Path, wrong: list[str], right: list[str], key: str
+    tmp_path: Path, served: int, wrong: list[str], right: list[str], key: str
 ) -> None:
     """It cost a trial of `n_trials`, and the corrected command was refused as another search."""
-    code, text = ended(trivial_sweep(tmp_path, *SEEDS, "hydra.sweeper.n_jobs=2", *wrong), tmp_path)
+    code, text = ended_here(trivial_sweep(tmp_path, *SEEDS, "hydra.sweeper.n_jobs=2", *wrong), tmp_path)
     left = sweeps.trial_folders(tmp_path)
-    code_again, text_again = ended(trivial_sweep(tmp_path, *SEEDS, *right), tmp_path)
+    code_again, text_again = ended_here(trivial_sweep(tmp_path, *SEEDS, *right), tmp_path)
 
     assert code == 2, text
     assert text.splitlines()[-1] == f"{key} is not logged; use one of loss, other"
@@ -71,13 +72,14 @@ def test_a_misspelt_metric_of_a_training_is_found_before_it_trains(tmp_path: Pat
     assert sweeps.trial_folders(tmp_path) == {}
 
 
-def test_another_search_is_refused_and_what_changes_no_result_may_change(tmp_path: Path) -> None:
-    first = ended(trivial_sweep(tmp_path, *SEEDS, "task.run.steps=choice(1,2)"), tmp_path)
+def test_another_search_is_refused_and_what_changes_no_result_may_change(tmp_path: Path, served: int) -> None:
+    first = ended_here(trivial_sweep(tmp_path, *SEEDS, "task.run.steps=choice(1,2)"), tmp_path)
     other = ("seed=range(1,20)", "hydra.sweeper.n_trials=2", "task.run.steps=3", "trainer.max_epochs=9")
-    code, text = ended(trivial_sweep(tmp_path, *other), tmp_path)
+    code, text = ended_here(trivial_sweep(tmp_path, *other), tmp_path)
     same = ("loader.num_workers=1", "paths.runs_dir=elsewhere", "logger=csv", "managers.wandb.project=other")
     same = (*same, "processes.deadline_s=20", "hydra.sweeper.n_trials=3", "hydra.sweeper.max_retries=1")
-    code_of_same, text_of_same = ended(trivial_sweep(tmp_path, *SEEDS, "task.run.steps=choice(1,2)", *same), tmp_path)
+    command = trivial_sweep(tmp_path, *SEEDS, "task.run.steps=choice(1,2)", *same)
+    code_of_same, text_of_same = ended_here(command, tmp_path)
 
     assert first[0] == 0, first[1]
     assert code == 2, text
@@ -90,10 +92,10 @@ def test_another_search_is_refused_and_what_changes_no_result_may_change(tmp_pat
 
 
 @pytest.mark.case("25")
-def test_a_value_that_is_none_fails_its_trial_alone(tmp_path: Path) -> None:
+def test_a_value_that_is_none_fails_its_trial_alone(tmp_path: Path, served: int) -> None:
     values = "task.run.returns=choice(nan,inf,-inf,null,abc,true,'0.5',[1])"
     grid = ("hydra/sweeper/sampler=grid", "hydra.sweeper.n_trials=99", "hydra.sweeper.n_jobs=2")
-    code, text = ended(trivial_sweep(tmp_path, *grid, values), tmp_path)
+    code, text = ended_here(trivial_sweep(tmp_path, *grid, values), tmp_path)
     causes = {str(t.params["+task.run.returns"]): t.user_attrs["end"]["cause"] for t in sweeps.trials(tmp_path)}
 
     assert code == 1, text

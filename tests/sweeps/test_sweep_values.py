@@ -11,7 +11,7 @@ import yaml
 
 from tests.helpers import sweep_tasks, sweeps
 from tests.helpers.runs import run_folder, started
-from tests.helpers.sweeps import ended, tiny_sweep, trivial_sweep
+from tests.helpers.sweeps import ended, ended_here, tiny_sweep, trivial_sweep
 from tests.helpers.training import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -47,11 +47,11 @@ def paste_back(folder: Path) -> tuple[int, str, Path]:
 
 
 @pytest.mark.case("23", "66")
-def test_strings_and_structures_arrive_as_they_were_typed(tmp_path: Path) -> None:
+def test_strings_and_structures_arrive_as_they_were_typed(tmp_path: Path, served: int) -> None:
     others = ("[1,2]", "[3]", "[]", "['a,b',null]", "{a:1}", "null", "true", "7", "0.5")
     choices = ",".join((*map(quoted, STRINGS), *others))
     command = trivial_sweep(tmp_path, *GRID, "task.run.steps=1", f"task.run.given=choice({choices})")
-    code, text = ended(command, tmp_path, limit_s=200)
+    code, text = ended_here(command, tmp_path)
     arrived = list(seen(tmp_path).values())
 
     assert code == 0, text
@@ -62,10 +62,10 @@ def test_strings_and_structures_arrive_as_they_were_typed(tmp_path: Path) -> Non
 
 @pytest.mark.case("64", "66")
 @pytest.mark.parametrize("given", ["null", "'k=v, {a}'", "{a:[true,null]}"])
-def test_the_command_of_the_result_reproduces_the_trial(tmp_path: Path, given: str) -> None:
+def test_the_command_of_the_result_reproduces_the_trial(tmp_path: Path, served: int, given: str) -> None:
     given = given.replace("''", "\\'")
     space = (f"task.run.given=choice({given})", "managers/amp=choice(bf16)", "hydra.sweeper.n_trials=1")
-    code, text = ended(trivial_sweep(tmp_path, *space), tmp_path)
+    code, text = ended_here(trivial_sweep(tmp_path, *space), tmp_path)
     again, text_again, folder = paste_back(tmp_path)
     (layout,) = sweeps.trial_folders(tmp_path).values()
 
@@ -78,8 +78,8 @@ def test_the_command_of_the_result_reproduces_the_trial(tmp_path: Path, given: s
 
 
 @pytest.mark.case("66")
-def test_a_choice_of_groups_chooses_them(tmp_path: Path) -> None:
-    code, text = ended(trivial_sweep(tmp_path, *GRID, "managers/amp=choice(bf16,fp32)"), tmp_path)
+def test_a_choice_of_groups_chooses_them(tmp_path: Path, served: int) -> None:
+    code, text = ended_here(trivial_sweep(tmp_path, *GRID, "managers/amp=choice(bf16,fp32)"), tmp_path)
     configs = [yaml.safe_load(layout.config.read_text()) for layout in sweeps.trial_folders(tmp_path).values()]
 
     assert code == 0, text
@@ -107,10 +107,10 @@ def test_the_value_is_that_of_the_checkpoint_that_is_kept(tmp_path: Path) -> Non
     assert f"{trial.value:.4f}" in tree.text
 
 
-def test_several_objectives_are_told_together(tmp_path: Path) -> None:
+def test_several_objectives_are_told_together(tmp_path: Path, served: int) -> None:
     goals = ("hydra.sweeper.metrics=[loss,other]", "hydra.sweeper.direction=[minimize,maximize]")
     more = ("task.run.steps=choice(1,2)", "hydra/sweeper/sampler=nsgaii", "hydra.sweeper.n_trials=4")
-    code, text = ended(trivial_sweep(tmp_path, *goals, *more), tmp_path)
+    code, text = ended_here(trivial_sweep(tmp_path, *goals, *more), tmp_path)
     result = yaml.safe_load((sweeps.sweep_dir(tmp_path) / "optimization_results.yaml").read_text())
 
     assert code == 0, text
@@ -137,12 +137,35 @@ def test_a_condition_adds_a_parameter_to_some_trials(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "grid", "cmaes", "nsgaii", "nsgaiii", "qmc", "gp"])
-def test_every_sampler_of_the_plugin_runs_a_sweep(tmp_path: Path, sampler: str) -> None:
+def test_every_sampler_of_the_plugin_runs_a_sweep(tmp_path: Path, served: int, sampler: str) -> None:
     space = ("task.run.steps=range(1,4)", "task.run.step_s=interval(0,0.01)", "hydra.sweeper.n_trials=3")
     if sampler == "grid":
         space = ("task.run.steps=choice(1,2,3)", "hydra.sweeper.n_trials=3")
-    code, text = ended(trivial_sweep(tmp_path, *space, f"hydra/sweeper/sampler={sampler}"), tmp_path)
+    code, text = ended_here(trivial_sweep(tmp_path, *space, f"hydra/sweeper/sampler={sampler}"), tmp_path)
 
     assert code == 0, text
     assert sweeps.states(tmp_path) == {"COMPLETE": 3}
     assert "Warning" not in text
+
+
+@pytest.mark.case("08")
+def test_a_point_that_has_a_value_is_not_run_again_if_so_wished(tmp_path: Path, served: int) -> None:
+    space = ("task.run.steps=choice(1,2)", "hydra.sweeper.metrics=loss", "hydra/sweeper/sampler=random")
+    more = ("hydra.sweeper.n_trials=8", "hydra.sweeper.skip_repeated=true")
+    code, text = ended_here(trivial_sweep(tmp_path, *space, *more), tmp_path)
+    trials, counts = sweeps.trials(tmp_path), sweeps.counts(tmp_path)
+    ran = {trial.number: trial for trial in trials if "repeats" not in trial.user_attrs["run"]}
+    result = yaml.safe_load((sweeps.sweep_dir(tmp_path) / "optimization_results.yaml").read_text())
+
+    assert code == 0, text
+    assert (counts.complete, counts.counted) == (8, 8)
+    assert len(ran) == len({str(trial.params) for trial in ran.values()}) == len({str(it.params) for it in trials})
+    assert set(sweeps.trial_folders(tmp_path)) == set(ran), "what is not run has no folder"
+    for trial in trials:
+        original = ran[trial.user_attrs["run"].get("repeats", trial.number)]
+        assert (trial.params, trial.values) == (original.params, original.values)
+        assert trial.user_attrs["run"]["folder"] == original.user_attrs["run"]["folder"]
+    others = ", ".join(str(trial.number) for trial in trials if trial.number not in ran)
+    assert f"trials {others}: not run; took over the value of an equal point" in text
+    assert "that another one had tried before" not in text
+    assert Path(result["folder"]).is_dir()

@@ -15,6 +15,7 @@ from project.common.errors import ProjectError
 from project.common.processes import logs, parent_link
 from project.common.processes.identity import current_identity
 from project.sweeps.jobs.pickling import dumps
+from project.sweeps.values import plain
 
 
 def run_job_process(shared: bytes, config: bytes) -> None:
@@ -37,6 +38,8 @@ def run_job_process(shared: bytes, config: bytes) -> None:
     )
     if not wants_configs:
         returned.cfg = returned.hydra_cfg = None
+        if returned.status is JobStatus.COMPLETED:  # the main process would import torch to read a tensor
+            returned.return_value = plain(returned._return_value)
     parent_link.send("returned", _pickled(returned))
     if returned.status is JobStatus.FAILED:
         raise returned._return_value

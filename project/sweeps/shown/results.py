@@ -107,6 +107,8 @@ def end_lines(summary: Summary, sweep_dir: Path, command: Sequence[str] = RERUN)
     yield f"trials: {counts or 'none'}", "head"
     if repeated := summary.repeated():
         yield f"  {_numbers(repeated)}: tried a point that another one had tried before", ""
+    if taken := summary.taken_over():
+        yield f"  {_numbers(taken)}: not run; took over the value of an equal point", ""
     for cause, trials in summary.failures_by_cause().items():
         yield f"  {_numbers(trials)}: {one_line(cause)}", "cause"
         yield f"    {_folders(trials)}", ""

@@ -38,6 +38,7 @@ class TrialFacts:
         folder: Where its run is; None if it never began.
         overrides: All of its command line.
         began: Local time; so is `ended`.
+        repeats: The trial whose value it took over, since the point was the same; None if it ran itself.
         owner: The shell that ran it, `host:pid`.
         seconds: It took so long; None while it runs.
     """
@@ -53,6 +54,7 @@ class TrialFacts:
     cause: str | None = None
     superseded_by: int | None = None
     continues: int | None = None
+    repeats: int | None = None
     began: datetime | None = None
     ended: datetime | None = None
     owner: str = ""
@@ -93,15 +95,19 @@ class Summary:
         return [trial for trial in self.trials if trial.ending in ("failed", "refused")]
 
     def repeated(self) -> list[TrialFacts]:
-        """The trials whose point another one before them had tried, as happens in small spaces."""
+        """The trials that ran a point that another one before them had tried, as happens in small spaces."""
         seen: set[str] = set()
         again = []
         for trial in self.trials:
-            if trial.ending in ("completed", "pruned", "failed"):
+            if trial.ending in ("completed", "pruned", "failed") and trial.repeats is None:
                 point = repr(sorted(trial.params.items()))
                 again += [trial] if point in seen else []
                 seen.add(point)
         return again
+
+    def taken_over(self) -> list[TrialFacts]:
+        """The trials that were not run, since their point had a value."""
+        return [trial for trial in self.trials if trial.repeats is not None]
 
     def failures_by_cause(self) -> dict[str, list[TrialFacts]]:
         """The same, those with one cause together."""
@@ -145,7 +151,7 @@ def best_trials(study: "Study") -> list["FrozenTrial"]:
 
 
 def _facts(trial: "FrozenTrial", sweep_dir: Path, space: "HasTypes | None") -> TrialFacts:
-    from project.sweeps.study.trial_book import CONTINUES, END, NOT_COUNTED, RUN, SUPERSEDED_BY
+    from project.sweeps.study.trial_book import CONTINUES, END, NOT_COUNTED, REPEATS, RUN, SUPERSEDED_BY
 
     attributes = trial.user_attrs
     run, end = attributes.get(RUN) or {}, attributes.get(END) or {}
@@ -164,6 +170,7 @@ def _facts(trial: "FrozenTrial", sweep_dir: Path, space: "HasTypes | None") -> T
         cause=None if cause is None else mask_text(str(cause)),
         superseded_by=attributes.get(SUPERSEDED_BY),
         continues=attributes.get(CONTINUES),
+        repeats=run.get(REPEATS),
         began=trial.datetime_start,
         ended=trial.datetime_complete,
         owner=f"{owner.get('host', '?')}:{owner.get('pid', '?')}" if owner else "",

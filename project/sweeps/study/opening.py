@@ -83,8 +83,9 @@ def _check_directions(study: optuna.Study, directions: list[str]) -> None:
     stored = [direction.name.lower() for direction in study.directions]
     if stored != list(directions):
         raise ConfigError(
-            f"hydra.sweeper.direction: {', '.join(directions)}, but the study {study.study_name!r} was begun with "
-            f"{', '.join(stored)}; give that, or another hydra.sweeper.study_name"
+            f"hydra.sweeper.direction: {', '.join(stored)} → {', '.join(directions)} (old → new); the study "
+            f"{study.study_name!r} keeps those that it was made with, even before its first trial; give the old ones, "
+            "or begin a new study by hydra.sweeper.study_name"
         )
 
 

@@ -15,6 +15,7 @@ from project.common.files.secrets import mask_config, mask_override
 RUN, BEAT, END = "run", "beat", "end"
 CONTINUES, FIRST_TRY, TRIES, CLONE_OF = "continues", "first_try", "tries", "clone_of"
 SUPERSEDED_BY, NOT_COUNTED = "superseded_by", "not_counted"
+REPEATS = "repeats"  # in `run`: number of the completed trial whose value was taken over
 
 # What pruners of the halving kind remember of a trial's way: wrong for one that begins anew.
 _RUNG = "completed_rung_"

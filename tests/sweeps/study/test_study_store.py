@@ -263,11 +263,13 @@ def test_a_claim_reads_only_trials_that_have_not_ended(tmp_path: Path, monkeypat
     assert costs[-1] <= costs[2] < 12
 
 
-def test_a_study_is_taken_up_with_its_directions_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("new", [["maximize"], ["minimize", "maximize"]])
+def test_a_study_is_taken_up_with_its_directions_only(tmp_path: Path, new: list[str]) -> None:
     stores.open_store(tmp_path / "sweep").close()
 
-    with pytest.raises(ConfigError, match=r"hydra.sweeper.direction: maximize, but .* was begun with minimize"):
-        stores.open_store(tmp_path / "sweep", directions=["maximize"])
+    text = rf"hydra.sweeper.direction: minimize → {', '.join(new)} \(old → new\).* even before its first trial"
+    with pytest.raises(ConfigError, match=text):
+        stores.open_store(tmp_path / "sweep", directions=new)
 
 
 def test_a_folder_with_trials_of_a_lost_study_is_refused(tmp_path: Path) -> None:
