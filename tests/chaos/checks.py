@@ -115,7 +115,8 @@ def _words(cell: Cell, pid: int) -> list[str]:
     if cell.exit_code == 0:
         return []
     if cell.is_hang:
-        return ["made no step", "rank"] if cell.is_stall else ["SIGINT"]
+        stall = [f"(pid {pid}) was stopped (SIGSTOP)"] if cell.event == "stopped" else ["made no step", "rank"]
+        return stall if cell.is_stall else ["SIGINT"]
     if cell.exit_code in INTERRUPTED:
         received = cell.victim not in ("main", "group")
         return [cell.event, *([f"{cell.label} received"] if received else [])]

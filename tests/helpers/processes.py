@@ -292,6 +292,15 @@ def step_then_wait(folder: str, hangs: bool) -> None:
     time.sleep(600) if hangs else dist.barrier()
 
 
+def step_then_stop(folder: str) -> None:
+    """Joins the other of two ranks, makes a step, and is halted by SIGSTOP."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.FileStore(f"{folder}/store", 2), rank=1, world_size=2)
+    process_registry.heartbeat(1)
+    stop_own("training")
+
+
 def stop_own(state: str) -> None:
     """Halts this process by SIGSTOP, in a state."""
     process_registry.set_state(state)

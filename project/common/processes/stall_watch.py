@@ -53,34 +53,42 @@ class StallWatch:
             return None
         self._next = time.monotonic() + self._interval_s
         living = [r for r in process_registry.living(self._run_dir, below_main=False) if r.identity.role != Role.MAIN]
-        return self._stopped(living) or self._without_progress(living)
-
-    def _stopped(self, living: list[ProcessRecord]) -> str | None:
-        now = time.monotonic()
-        stopped = {r.key.pid: r for r in living if linux.is_stopped(r.key.pid)}
-        self._stopped_since = {pid: self._stopped_since.get(pid, now) for pid in stopped}
-        for pid, since in self._stopped_since.items():
-            if now - since > self._limit_s:
-                return (
-                    f"{stopped[pid].identity.label} (pid {pid}) was stopped (SIGSTOP) for {now - since:.0f} s "
-                    "and nobody let it go on (processes.stall_timeout_s sets the limit)"
-                )
-        return None
-
-    def _without_progress(self, living: list[ProcessRecord]) -> str | None:
-        """A second look decides: after a suspended machine has woken up every sign is old, and the next one near."""
-        found = [r for r in living if self._is_over_limit(r) and r.key.pid not in self._stopped_since]
-        suspects = {record.key.pid: record.last_sign for record in found}
-        stalled = [record for record in found if self._suspects.get(record.key.pid) == record.last_sign]
-        self._suspects = suspects
+        stopped, stalled = self._stopped(living), self._without_progress(living)
+        if stopped is not None and (stalled or time.monotonic() - stopped[1] > self._limit_s):
+            return self._describe_stopped(*stopped)  # the others wait for it
         if not stalled:
             return None
         self._keep_stacks(living)
+        return self._describe(self._guilty(stalled))
+
+    def _stopped(self, living: list[ProcessRecord]) -> tuple[ProcessRecord, float] | None:
+        """The process that is stopped for longest, and since when."""
+        now = time.monotonic()
+        stopped = {r.key.pid: r for r in living if linux.is_stopped(r.key.pid)}
+        self._stopped_since = {pid: self._stopped_since.get(pid, now) for pid in stopped}
+        if not stopped:
+            return None
+        first = min(stopped, key=lambda pid: self._stopped_since[pid])
+        return stopped[first], self._stopped_since[first]
+
+    def _describe_stopped(self, record: ProcessRecord, since: float) -> str:
+        return (
+            f"{record.identity.label} (pid {record.key.pid}) was stopped (SIGSTOP) for {time.monotonic() - since:.0f} s "
+            "and nobody let it go on (processes.stall_timeout_s sets the limit)"
+        )
+
+    def _without_progress(self, living: list[ProcessRecord]) -> list[ProcessRecord]:
+        """A second look decides: after a suspended machine has woken up every sign is old, and the next one near."""
+        found = [record for record in living if self._is_over_limit(record)]
+        stalled = [record for record in found if self._suspects.get(record.key.pid) == record.last_sign]
+        self._suspects = {record.key.pid: record.last_sign for record in found}
+        return stalled
+
+    def _guilty(self, stalled: list[ProcessRecord]) -> list[ProcessRecord]:
+        """Of ranks at the same step, those that wait for others are not to blame. Without stacks all are named."""
         least = min(_step(record) for record in stalled)
-        behind = [record for record in stalled if _step(record) == least]
-        # Of ranks at the same step, those that wait for others are not to blame. Without stacks all are named.
-        guilty = [record for record in behind if not self._waits_for_others(record)] or behind
-        return self._describe(sorted(guilty, key=lambda record: record.last_sign))
+        behind = sorted((r for r in stalled if _step(r) == least), key=lambda record: record.last_sign)
+        return [record for record in behind if not self._waits_for_others(record)] or behind
 
     def _is_over_limit(self, record: ProcessRecord) -> bool:
         limit_s = self._limit_of(record)
