@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,12 +69,16 @@ def run_cell(cell: Cell, start_method: str, *, folder: Path, data: Path) -> Resu
         result.is_run = False
         return result
     shutil.rmtree(folder, ignore_errors=True)
-    for name in ("tmp", "state", "chaos"):
+    for name in ("state", "chaos"):
         (folder / name).mkdir(parents=True)
+    short = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))  # sockets lie in TMPDIR, whose path must be short
+    (folder / "tmp").symlink_to(short)
     try:
         _Attempt(cell, result, folder, command(folder, data, start_method, cell)).carry_out()
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is this cell's fault, and the others go on
         result.faults.append(str(error) if isinstance(error, AssertionError) else repr(error))
+    finally:
+        shutil.rmtree(short, ignore_errors=True)
     if not result.faults:
         shutil.rmtree(folder)
     return result
@@ -84,7 +89,7 @@ class _Attempt:
         self.cell, self.result, self.folder, self.arguments = cell, result, folder, arguments
         self.chaos = folder / "chaos"
         self.environ = {
-            "TMPDIR": str(folder / "tmp"),
+            "TMPDIR": str((folder / "tmp").resolve()),
             "XDG_STATE_HOME": str(folder / "state"),
             "PYTHONPATH": f"{INJECT}{os.pathsep}{ROOT}",
             "CHAOS_DIR": str(self.chaos),

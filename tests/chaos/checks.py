@@ -15,7 +15,7 @@ from tests.chaos.cells import Cell
 INTERRUPTED = {129: "SIGHUP", 130: "SIGINT", 143: "SIGTERM"}
 RAISED = {"exception": "ChaosError", "memory": "MemoryError", "sys.exit": "SystemExit"}
 DIED = {"SIGKILL": "SIGKILL", "OOM": "SIGKILL", "SIGSEGV": "SIGSEGV", "SIGTERM": "SIGTERM", "SIGHUP": "SIGHUP"}
-MOST_LINES = 12  # on the terminal after the start
+MOST_LINES = 14  # on the terminal after the start, an epoch or two and the speed among them
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ for name in ("SIGUSR1", "SIGUSR2", "SIGKILL", "SIGHUP", "SIGQUIT", "SIGURG", "SI
 for name in ("killpg", "fork", "setsid", "pidfd_open", "getuid", "register_at_fork", "sched_getaffinity", "waitid"):
     delattr(os, name)
 import project
-for module in pkgutil.walk_packages(project.__path__, "project."):
+for module in pkgutil.walk_packages(project.__path__, f"{project.__name__}."):
     importlib.import_module(module.name)
 print("imported")
 """

@@ -72,8 +72,9 @@ class StallWatch:
         return stopped[first], self._stopped_since[first]
 
     def _describe_stopped(self, record: ProcessRecord, since: float) -> str:
+        stopped_s = time.monotonic() - since
         return (
-            f"{record.identity.label} (pid {record.key.pid}) was stopped (SIGSTOP) for {time.monotonic() - since:.0f} s "
+            f"{record.identity.label} (pid {record.key.pid}) was stopped (SIGSTOP) for {stopped_s:.0f} s "
             "and nobody let it go on (processes.stall_timeout_s sets the limit)"
         )
 
